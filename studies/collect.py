@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from fedwave.experiments.store.checksums import file_sha256
 from fedwave.experiments.store.dataset import Point
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.load import stored_results
-from fedwave.experiments.store.provenance import provenance
+from fedwave.experiments.store.provenance import versions_of
 from fedwave.files.writing import write_csv, write_json
 from fedwave.types import FloatArray
 
@@ -77,11 +78,19 @@ def law(folder: Path) -> None:
 
 
 def keep_provenance(folder: Path, kept: Path) -> None:
-    """Where, when and with what a study was run."""
+    """The run id, the checksum of config.yaml, and every machine with its versions, units and seconds."""
     kept.parent.mkdir(exist_ok=True)
-    store = RunFolder(folder)
-    lines = store.done.units.values()
-    write_json(kept, provenance(store.manifest.run_id, file_sha256(folder / "config.yaml"), lines))
+    store, runs = RunFolder(folder), dict[str, dict[str, Any]]()
+    for line in store.done.units.values():
+        versions = versions_of(line)
+        about = {"fedwave": versions.get("fedwave"), "versions": versions}
+        about |= {name: line.get(name) for name in ("host", "processor", "gpu", "commit")}
+        one = runs.setdefault(str(about), {**about, "units": 0, "seconds": 0.0, "finished": ""})
+        one["units"] += 1
+        one["seconds"] = round(one["seconds"] + line["seconds"], 3)
+        one["finished"] = max(one["finished"], line["finished"])
+    config = file_sha256(folder / "config.yaml")
+    write_json(kept, {"run": store.manifest.run_id, "config_sha256": config, "runs": list(runs.values())})
 
 
 def recommended(runs: Path) -> None:

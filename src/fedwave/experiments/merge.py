@@ -5,35 +5,27 @@ A lot is a run folder with some of the instances. All lots have the same run id,
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedwave.errors import FedwaveError, is_list, plural, short_repr
-from fedwave.experiments.config.run_id import (
-    SHOWN,
-    cut_fields,
-    deciding_fields,
-    first_difference,
-    same_fields,
-    short_json,
-)
-from fedwave.experiments.config.sweep import points, to_mapping
-from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.experiments.config.sweep import points
 from fedwave.experiments.store.dataset import Results
+from fedwave.experiments.store.diff import compare_experiments, compare_versions
 from fedwave.experiments.store.done import DONE
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, table_names
 from fedwave.experiments.store.load import stored_results, to_dataset
-from fedwave.experiments.store.lock import check_new
-from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest
-from fedwave.experiments.store.provenance import all_versions, versions_apart
+from fedwave.experiments.store.lock import PLACES, check_new
+from fedwave.experiments.store.manifest import CONFIG, MANIFEST
 from fedwave.experiments.store.verify import verify
 from fedwave.files.reading import as_path, read_bytes
-from fedwave.files.writing import write_whole
+from fedwave.files.writing import write_bytes
 from fedwave.memory import check_memory
 
 if TYPE_CHECKING:
@@ -78,27 +70,19 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
     the block fails, `fedwave report` writes its figures and tables.
     """
     check_new(out)
-    lots = _read_lots(folders)
+    if len(folders) < 2:
+        raise FedwaveError(f"{plural(len(folders), 'folder')} cannot be merged: name two or more finished run folders.")
+    lots = sorted(map(_read, folders), key=lambda lot: _numbers(lot).start)
+    for other in lots[1:]:
+        _check_same_experiment(lots[0], other, tell)
+    for before, after in pairwise(lots):
+        _check_adjacent(before, after)
     _check_memory(lots)
-    for sentence in _worth_knowing(lots):
-        tell(sentence)
     store = RunFolder(out)
     with store.locked():
         check_new(out)  # again: now nobody else writes there
         _write(store, lots)
         yield stored_results(out)
-
-
-def _read_lots(folders: Sequence[Path]) -> list[RunFolder]:
-    """The lots in the order of their instances, which follow each other without a gap; all else is refused."""
-    if len(folders) < 2:
-        raise FedwaveError(f"{plural(len(folders), 'folder')} cannot be merged: name two or more finished run folders.")
-    lots = sorted((_read(folder) for folder in folders), key=lambda lot: _numbers(lot).start)
-    for other in lots[1:]:
-        _check_same_experiment(lots[0], other)
-    for before, after in pairwise(lots):
-        _check_adjacent(before, after)
-    return lots
 
 
 def _read(folder: Path) -> RunFolder:
@@ -111,35 +95,33 @@ def _read(folder: Path) -> RunFolder:
     unfinished = [one for one in found if one.state == "open"]
     if unfinished:
         raise FedwaveError(f"{folder} is not finished ({unfinished[-1].text}): only finished runs can be merged.")
-    return RunFolder(folder)
+    lot = RunFolder(folder)
+    if "instances" in lot.stored().sweep:
+        raise FedwaveError(
+            f"{folder} varies instances in its sweep, so that its points have different ones: it cannot be merged."
+        )
+    return lot
 
 
 def _numbers(lot: RunFolder) -> range:
     return lot.stored().instance_numbers
 
 
-def _check_same_experiment(first: RunFolder, other: RunFolder) -> None:
-    here, there = (to_mapping(lot.stored()) for lot in (first, other))
-    if "instances" in here.get("sweep", {}):
+def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[str], object]) -> None:
+    """Raises for two lots of different experiments; tells what differs and changes no number, or only last digits."""
+    names = (first.path, other.path)
+    found = compare_experiments(first, other, names) + compare_versions(first, other, names)
+    if first.manifest.run_id != other.manifest.run_id:
+        apart = [one.text for one in found if one.state == "differs"]
+        numerics = (f"its numerics have version {lot.manifest.numerics}" for lot in (first, other))
+        why = apart[0] if apart else ", not ".join(numerics)
         raise FedwaveError(
-            f"{first.path} varies instances in its sweep, so that its points have different ones: it cannot be merged."
+            f"{other.path} holds another experiment than {first.path}: {why}; only runs that differ in their instances "
+            "can be merged."
         )
-    if first.manifest.run_id == other.manifest.run_id:
-        return
-    here, there = deciding_fields(here), deciding_fields(there)
-    if not same_fields(there, here):
-        field, is_, wanted = first_difference(there, here)
-        why = f"its {field} is {short_json(is_)}, not {short_json(wanted)}"
-    elif first.manifest.numerics != other.manifest.numerics:
-        why = f"it has version {other.manifest.numerics} of the numerics, not {first.manifest.numerics}"
-    else:
-        sums = [{name: one.sha256 for name, one in lot.manifest.inputs.items()} for lot in (first, other)]
-        names = [name for name in {**sums[0], **sums[1]} if sums[0].get(name) != sums[1].get(name)]
-        why = f"its {', '.join(names) or 'numbers at a point of the sweep'} differ"
-    raise FedwaveError(
-        f"{other.path} holds another experiment than {first.path}: {why}; only runs that differ in their instances can "
-        "be merged."
-    )
+    for one in found:
+        if one.state == "note" and (one.about != "units" or first.stored().task is not None):
+            tell(f"{one.text}; the first is used." if one.about == "experiment" else f"{one.text}.")
 
 
 def _check_adjacent(before: RunFolder, after: RunFolder) -> None:
@@ -161,27 +143,6 @@ def _numbered(first: int, last: int) -> str:
     return f"instance {first} is" if first == last else f"instances {first} to {last} are"
 
 
-def _worth_knowing(lots: Sequence[RunFolder]) -> Iterator[str]:
-    """A sentence for each: fields that only say how results are shown, versions, and how the work was cut."""
-    first, *others = lots
-    here, made = to_mapping(first.stored()), all_versions(first.done.units.values())
-    cut = False
-    for other in others:
-        there = to_mapping(other.stored())
-        for field in (name for name in SHOWN if there.get(name) != here.get(name)):
-            is_, used = short_json(there.get(field)), short_json(here.get(field))
-            yield f"{field} is {is_} in {other.path}, but {used} in {first.path}, which is used."
-        versions = all_versions(other.done.units.values())
-        if made and versions and made[0] != versions[0]:
-            yield f"{versions_apart(made[0], versions[0], f'{first.path} was made with', f'{other.path} with')}."
-        cut |= here.get("task") is not None and cut_fields(here) != cut_fields(there)
-    if cut:
-        yield (
-            "The lots were trained in units, or lanes, of different sizes: run at once, the last digits of losses and "
-            "accuracies may be others."
-        )
-
-
 def _check_memory(lots: Sequence[RunFolder]) -> None:
     """Refuse results that do not fit into memory together, judged by one unit: no part is built for that."""
     unit, how = lots[0].units()[0], lots[0].stored()
@@ -192,36 +153,24 @@ def _check_memory(lots: Sequence[RunFolder]) -> None:
 
 
 def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
-    """Copy tables and inputs, each read once and compared with its checksum; if that fails, nothing is left."""
-    first, written = lots[0], list[Path]()
-    known = {name: one for name, one in first.manifest.inputs.items() if one.copy is not None}
-    at = [lot.stored() for lot in lots]
+    """Copy tables and inputs; if that fails, nothing is left."""
+    first, at = lots[0], [lot.stored() for lot in lots]
     block = max(one.block or one.instances for one in at)
     whole = replace(at[0], instances=sum(one.instances for one in at), block=block)
-    units = sorted((unit for lot in lots for unit in lot.manifest.units), key=lambda unit: unit.point)
-    manifest = Manifest(whole, first.manifest.points, first.manifest.inputs, units, first.manifest.numerics)
-    lines = [lot.done.units[unit.name] for lot in lots for unit in lot.manifest.units]
+    units = [unit for lot in lots for unit in lot.manifest.units]
+    groups = {(unit.point, unit.schedulers): number for number, unit in reversed([*enumerate(units)])}
+    units.sort(key=lambda unit: (unit.point, groups[unit.point, unit.schedulers]))  # as if they were cut at once
+    manifest = replace(first.manifest, experiment=whole, units=units)
+    files = [(lot, name) for lot in lots for unit in lot.manifest.units for name in table_names(unit)]
+    files += [(first, one.copy) for one in first.manifest.inputs.values() if one.copy is not None]
     try:
-        for lot in lots:
-            files = {name for unit in lot.manifest.units for name in table_names(unit)}
-            files |= {str(one.copy) for one in known.values()} if lot is first else set()
-            for name, checksum in lot.checksums().items():
-                if name in files:
-                    written.append(store.path / name)
-                    _copy(lot.path / name, store.path / name, checksum)
-        written += [store.path / name for name in (CONFIG, MANIFEST, DONE)]
+        for lot, name in files:
+            write_bytes(store.path / name, read_bytes(lot.path / name, str(lot.path / name), _MOST_BYTES))
+        lines = [lot.done.units[unit.name] for lot in lots for unit in lot.manifest.units]
         store.write_merged(manifest, first.places, lines)
     except BaseException:
-        for path in written:
-            path.unlink(missing_ok=True)
-        for folder in {path.parent for path in written} - {store.path}:
-            with suppress(OSError):
-                folder.rmdir()
+        for name in PLACES:
+            shutil.rmtree(store.path / name, ignore_errors=True)
+        for name in (CONFIG, MANIFEST, DONE):
+            (store.path / name).unlink(missing_ok=True)
         raise
-
-
-def _copy(source: Path, place: Path, checksum: str) -> None:
-    content = read_bytes(source, str(source), _MOST_BYTES)
-    if sha256(content) != checksum:
-        raise Damaged(f"{source} does not have the checksum that it was written with.")
-    write_whole(place, lambda file: file.write(content))

@@ -22,7 +22,6 @@ from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, to_mapping, to_yaml
-from fedwave.experiments.config.units import resolved
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run import work
 from fedwave.experiments.run.runner import Event, run_experiment
@@ -138,98 +137,64 @@ def test_a_damaged_table_is_named_and_only_its_unit_is_run_again(damage: str, ki
     assert sound(verify(folder))
 
 
-def test_a_torn_last_line_is_an_unfinished_unit(folder: Path) -> None:
+def test_a_torn_or_damaged_line_is_an_unfinished_unit(folder: Path) -> None:
     before, path = results(folder), folder / "done.jsonl"
     whole = path.read_bytes()
-    for end in (1, 2, 40, 200):
-        path.write_bytes(whole[:-end])
+    header, first, *others = lines(folder)
+    damaged = b"".join([header, first.replace(b'"seconds": ', b'"seconds": 1'), *others])
+    for content, unit in ((whole[:-1], UNITS[3]), (whole[:-200], UNITS[3]), (damaged, UNITS[0])):
+        path.write_bytes(content)
+        number = 2 + UNITS.index(unit)
+        assert [f.state for f in verify(folder) if f"line {number}" in f.text] == ["wrong"]
         with refused("1 of 4"):
             fw.load(folder)
-        assert begun(go_on(folder)) == [UNITS[3]]
-        assert len(read_done(folder).units) == 4
-        assert read_done(folder).damaged == []
+        assert begun(go_on(folder)) == [unit]
+        assert (len(read_done(folder).units), read_done(folder).damaged) == (4, [])
         assert results(folder) == before
-
-
-def test_a_damaged_line_is_an_unfinished_unit(folder: Path) -> None:
-    path = folder / "done.jsonl"
-    header, first, *others = lines(folder)
-    path.write_bytes(b"".join([header, first.replace(b'"seconds": ', b'"seconds": 1'), *others]))
-    assert [f.state for f in verify(folder) if "line 2" in f.text] == ["wrong"]
-    with refused("1 of 4"):
-        fw.load(folder)
-    assert begun(go_on(folder)) == [UNITS[0]]
-    assert sound(verify(folder))
-
-
-@pytest.mark.parametrize("change", [lambda line: line[:50], lambda line: line.replace(b'"run": "', b'"run": "0')])
-def test_a_damaged_first_line_is_refused(change: Callable[[bytes], bytes], folder: Path) -> None:
-    header, *others = lines(folder)
-    (folder / "done.jsonl").write_bytes(b"".join([change(header), *others]))
+    path.write_bytes(b"".join([header.replace(b'"run": "', b'"run": "0'), first, *others]))
     for read in (fw.load, go_on):
         with refused("done.jsonl", "first line"):
             read(folder)
 
 
-def test_without_done_lines_nothing_is_finished(folder: Path) -> None:
-    before = results(folder)
-    (folder / "done.jsonl").unlink()
-    with refused("4 of 4", "finished"):
-        fw.load(folder)
-    assert begun(go_on(folder)) == UNITS
-    assert results(folder) == before
-
-
-EDITS: list[tuple[str, str, tuple[object, ...]]] = [
-    ("\nseed: 0", "\nseed: 7", ("seed", 7, 0)),
-    ("burn_in: 0", "burn_in: 2", ("burn_in", 2, 0)),
-    ("rounds: 10", "rounds: 10 # ten", ()),
-    ("gamma: 0.01", "gamma: [", ()),
+EDITS = [
+    ("\nseed: 0", "\nseed: 7"),
+    ("burn_in: 0", "burn_in: 2"),
+    ("rounds: 10", "rounds: 10 # ten"),
+    ("gamma: 0.01", "gamma: ["),
 ]
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit[1])
-def test_an_edited_config_is_refused_and_nothing_is_written(edit: tuple[str, str, Any], half: Path) -> None:
+@pytest.mark.parametrize(("old", "new"), EDITS)
+def test_an_edited_config_is_refused_and_nothing_is_written(old: str, new: str, half: Path) -> None:
     config, before = half / "config.yaml", lines(half)
-    config.write_text(config.read_text().replace(edit[0], edit[1]))
+    config.write_text(config.read_text().replace(old, new))
     for read in (go_on, fw.load, lambda folder: RunFolder(folder).experiment()):
-        with refused(config, "changed", *edit[2]):
+        with refused(config, "changed"):
             read(half)
     assert lines(half) == before
-    config.write_text(config.read_text().replace(edit[1], edit[0]))
+    config.write_text(config.read_text().replace(new, old))
     go_on(half)
 
 
 MANIFESTS: dict[str, Callable[[Path], object]] = {
-    "flipped": flip,
-    "empty": lambda path: path.write_text(""),
     "a list": lambda path: path.write_text("[]"),
     "not text": lambda path: path.write_bytes(b"\xff\xfe"),
     "deep": lambda path: path.write_text("[" * 100_000),
     "a huge number": lambda path: path.write_text(f'{{"format": 3, "numerics": 1{"0" * 400}}}'),
-    "a pipe": pipe,
-    "endless": enormous,
+    "a pipe": lambda path: (path.unlink(), pipe(path)),
+    "endless": lambda path: (path.unlink(), enormous(path)),
 }
 
 
-@pytest.mark.parametrize("with_done", [True, False])
 @pytest.mark.parametrize("damage", MANIFESTS)
-def test_a_run_json_that_is_not_ours_is_refused_in_one_sentence(damage: str, with_done: bool, folder: Path) -> None:
-    path = folder / "run.json"
-    if not with_done:
-        (folder / "done.jsonl").unlink()
-        if damage == "flipped":
-            return  # nothing knows its checksum any more
-    content = path.read_bytes()
-    if damage in ("a pipe", "endless"):
-        path.unlink()
-    MANIFESTS[damage](path)
+def test_a_run_json_that_is_not_ours_is_refused_in_one_sentence(damage: str, folder: Path) -> None:
+    (folder / "done.jsonl").unlink()  # it has the checksum
+    MANIFESTS[damage](folder / "run.json")
     for read in (fw.load, go_on):
-        with time_limit(30), refused("run.json" if with_done or damage != "a pipe" else "") as caught:
+        with time_limit(30), refused("run.json") as caught:
             read(folder)
         assert "\n" not in str(caught.value)
-    path.unlink()
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -237,19 +202,11 @@ def test_a_run_json_that_is_not_ours_is_refused_in_one_sentence(damage: str, wit
     [
         lambda run: run["units"][0].update(name="../../x"),
         lambda run: run["units"][0].update(point=7),
-        lambda run: run["units"][0].update(point=-1),
-        lambda run: run["units"][0].update(instances=["0"]),
         lambda run: run["units"][0].update(schedulers=["max-weight"]),
-        lambda run: run["units"].append(run["units"][0]),
         lambda run: run.update(units=[]),
-        lambda run: run.update(units=3),
-        lambda run: run.update(points=[]),
         lambda run: run.update(inputs={"x": {"kind": "data", "sha256": "0", "copy": "../x"}}),
-        lambda run: run.update(inputs=[1]),
         lambda run: run["experiment"].update(rounds="many"),
-        lambda run: run["experiment"].pop("schedulers") and run["experiment"].update(schedulers=[]),
         lambda run: run.update(format=2),
-        lambda run: run.update(numerics="3"),
     ],
 )
 def test_fields_of_run_json_are_checked(change: Callable[[dict[str, Any]], object], folder: Path) -> None:
@@ -259,13 +216,6 @@ def test_fields_of_run_json_are_checked(change: Callable[[dict[str, Any]], objec
     (folder / "done.jsonl").unlink()
     with refused(folder):
         RunFolder(folder).units()
-
-
-def test_what_is_not_a_run_folder(tmp_path: Path) -> None:
-    with refused("run.json"):
-        fw.load(tmp_path)
-    with refused("run folder"):
-        fw.load(tmp_path / "nowhere")
 
 
 def test_another_experiment_is_refused_and_nothing_lost(folder: Path) -> None:
@@ -385,12 +335,6 @@ def test_a_full_disk(limit: int, folder: Path, tmp_path: Path) -> None:
     assert results(full) == results(folder)
 
 
-def test_a_folder_on_a_read_only_file_system() -> None:
-    """/proc is one on every Linux, for root too."""
-    with refused("written"):
-        run_experiment(EXPERIMENT, Path("/proc/fedwave"))
-
-
 DYING = """
 import os, sys
 from pathlib import Path
@@ -439,14 +383,3 @@ def test_the_same_run_again_has_the_same_sums(folder: Path, tmp_path: Path) -> N
     cut(folder / "done.jsonl")
     assert begun(go_on(folder)) == [UNITS[3]]
     assert (tmp_path / "again/SHA256SUMS").read_bytes() == (folder / "SHA256SUMS").read_bytes()
-
-
-def test_a_run_that_was_killed_before_its_first_line_is_resumed(tmp_path: Path) -> None:
-    store = RunFolder(tmp_path / "run")
-    with store.locked():
-        store.begin(resolved(EXPERIMENT))
-    (tmp_path / "run/done.jsonl").unlink()
-    assert [one.state for one in verify(tmp_path / "run") if one.about == "units"] == ["open"]
-    told = subprocess.run(command("resume", str(tmp_path / "run")), capture_output=True, text=True)
-    assert (told.returncode, told.stderr) == (0, "")
-    assert len(read_done(tmp_path / "run").units) == 4

@@ -78,21 +78,9 @@ def test_two_axes_are_two_dimensions(swept: tuple[Path, Results]) -> None:
 
 def test_counts_are_whole_numbers_and_the_rest_is_not(swept: tuple[Path, Results]) -> None:
     kinds = {name: array.dtype.kind for name, array in fw.load(swept[0]).items()}
-    wanted = {
-        "score": "f",
-        "backlog": "i",
-        "arrived": "i",
-        "lost": "i",
-        "uploads": "i",
-        "mean_age": "f",
-        "worst_age": "i",
-        "delivered_share": "f",
-        "jain": "f",
-        "device_uploads": "i",
-        "device_shards": "i",
-        "device_share": "f",
-    }
-    assert wanted.items() <= kinds.items()
+    counts = ("backlog", "arrived", "lost", "uploads", "worst_age", "device_uploads", "device_shards")
+    shares = ("score", "mean_age", "delivered_share", "jain", "device_share")
+    assert (dict.fromkeys(counts, "i") | dict.fromkeys(shares, "f")).items() <= kinds.items()
 
 
 def test_it_says_what_it_is_of(swept: tuple[Path, Results], tmp_path: Path) -> None:
@@ -110,16 +98,8 @@ def test_netcdf_opens_with_plain_xarray(swept: tuple[Path, Results]) -> None:
         assert set(plain.data_vars) == set(wanted.data_vars)
         for name in wanted.variables:
             np.testing.assert_array_equal(plain[name], wanted[name])
-            assert plain[name].dims == wanted[name].dims
+            assert (plain[name].dims, plain[name].attrs) == (wanted[name].dims, wanted[name].attrs)
         assert plain.attrs["config"] == wanted.attrs["config"]
-
-
-def test_netcdf_has_no_whole_numbers_of_64_bits(tmp_path: Path) -> None:
-    asked = experiment_from(SMALL, ["sweep.seed=[1, 5_000_000_000]", "rounds=2"])
-    with (tmp_path / "a.nc").open("wb") as file:
-        write_netcdf(to_dataset(run_experiment(asked, workers=1)), file)
-    with xr.open_dataset(tmp_path / "a.nc") as plain:
-        assert plain["seed"].values.tolist() == [1, 5_000_000_000]
 
 
 def test_what_was_learnt(learnt: tuple[Path, Results], tmp_path: Path) -> None:
@@ -198,16 +178,3 @@ def test_duckdb_reads_all_parquet_files_as_one_table(swept: tuple[Path, Results]
     }
     assert {tuple(row[:3]): row[3] for row in found} == pytest.approx(wanted)
     assert {row[4] for row in found} == {3 * 6}
-
-
-def test_duckdb_reads_what_was_learnt(learnt: tuple[Path, Results]) -> None:
-    folder, results = learnt
-    table = f"'{folder}/rounds/*.parquet'"
-    found = duckdb.sql(
-        f"select scheduler, avg(accuracy), avg(accuracy_class_3) from {table} where round = 6 group by all"
-    ).fetchall()
-    for label, accuracy, third in found:
-        curves = curves_of(results.only.data, label)
-        assert accuracy == pytest.approx(curves.accuracy[-1].mean())
-        assert third == pytest.approx(curves.class_accuracy[-1, :, 3].mean())
-    assert len(found) == 2

@@ -75,16 +75,6 @@ def test_everything_of_the_traces_is_there(data: xr.Dataset, traces: dict[str, f
             np.testing.assert_array_equal(getattr(found, what), getattr(made, what))
 
 
-def test_shares_are_cumulative(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
-    trace = traces["age"]
-    arrived = np.cumsum(trace.arrivals.sum(axis=2), axis=0)
-    held = np.where(trace.delivered, trace.waiting + trace.arrivals - trace.lost, 0)
-    delivered = np.cumsum(held.sum(axis=2), axis=0)
-    shares = {"delivered_share": delivered, "lost_share": np.cumsum(trace.lost.sum(axis=2), axis=0)}
-    for name, total in shares.items():
-        np.testing.assert_allclose(series(data, "age", name), total / np.maximum(arrived, 1))
-
-
 def test_metrics_describe_themselves(data: xr.Dataset) -> None:
     assert data.surprise.attrs == {"long_name": "surprise (bits)", "over_rounds": "max"}
     assert label_of(data, "surprise") == "surprise (bits)"
@@ -126,15 +116,6 @@ def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
         assert set(found) == set(part)
         for name in part.variables:
             assert found[name].dtype == part[name].dtype, name
-
-
-def test_netcdf_keeps_the_description(data: xr.Dataset, tmp_path: Path) -> None:
-    with (tmp_path / "a.nc").open("wb") as file:
-        write_netcdf(data, file)
-    with xr.open_dataset(tmp_path / "a.nc") as plain:
-        for name in data.data_vars:
-            np.testing.assert_array_equal(plain[name], data[name])
-            assert plain[name].attrs == data[name].attrs
 
 
 @pytest.mark.parametrize("seeds", [[2**53, 2**53 + 1], [2**62 - 1, 2**62], [-(2**63), 0], [0, 2**31], [2**40, 5]])

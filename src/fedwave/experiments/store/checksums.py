@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from fedwave.errors import FedwaveError
-from fedwave.files.reading import opened, read_bytes
+from fedwave.files.reading import opened, read_text
 from fedwave.files.writing import write_text
 
 SUMS = "SHA256SUMS"
 _MOST_BYTES = 100_000_000  # of a list of a million files
+_known: dict[tuple[int, ...], str] = {}  # by device, inode, size and time of the last change
 
 
 class Damaged(FedwaveError):
@@ -27,20 +27,15 @@ def sha256(content: bytes) -> str:
 
 def file_sha256(path: str | Path) -> str:
     """The checksum of a file, which is read again only if it has changed."""
-    try:
-        state = os.stat(path)
-    except OSError as error:
-        raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
-    return _file_sha256(str(path), state.st_size, state.st_mtime_ns, state.st_ino)
-
-
-@lru_cache(maxsize=256)
-def _file_sha256(path: str, size: int, changed: int, number: int) -> str:
-    with opened(path, path) as (file, _):
-        try:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+    with opened(path, str(path)) as (file, size):
+        status = os.fstat(file.fileno())
+        state = (status.st_dev, status.st_ino, size, status.st_mtime_ns)
+        if state not in _known:
+            try:
+                _known[state] = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+        return _known[state]
 
 
 def write_sums(folder: Path, written: Iterable[str], known: Mapping[str, str] | None = None) -> Path:
@@ -52,26 +47,8 @@ def write_sums(folder: Path, written: Iterable[str], known: Mapping[str, str] | 
 def read_sums(folder: Path) -> dict[str, str]:
     """The checksums by file."""
     path = folder / SUMS
-    try:
-        *lines, rest = read_bytes(path, str(path), _MOST_BYTES).decode().split("\n")
-        if rest:
-            raise ValueError("its last line has no end")
-        sums = {name: sum_ for sum_, name in (line.split("  ", 1) for line in lines)}
-    except ValueError as error:
-        raise FedwaveError(f"{path} cannot be read: {error}.") from None
-    for name in sums:
-        place = PurePosixPath(name)
-        if place.is_absolute() or ".." in place.parts:  # an untrusted list must not point outside
-            raise FedwaveError(f"{path} is damaged: it names {name}, which is not in the folder.")
-    return sums
-
-
-def changed_files(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
-    """The files that are "changed" or "missing" since these checksums were written."""
-    found = {}
-    for name, wanted in known.items():
-        if not os.path.isfile(folder / name):  # also if its name is too long
-            found[name] = "missing"
-        elif file_sha256(folder / name) != wanted:
-            found[name] = "changed"
-    return found
+    *lines, rest = read_text(path, str(path), _MOST_BYTES).split("\n")
+    pairs = [line.split("  ", 1) for line in lines]
+    if rest or any(len(pair) != 2 for pair in pairs):
+        raise FedwaveError(f"{path} is damaged: `fedwave report` writes it again.")
+    return {name: checksum for checksum, name in pairs}

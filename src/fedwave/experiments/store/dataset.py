@@ -17,8 +17,8 @@ numbers; in a sweep over tables with devices of different names, by numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,6 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.metrics import describe
-from fedwave.schedulers.base import Scheduler
 from fedwave.trace import Trace
 from fedwave.types import Array
 
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
     from fedwave.learning.curves import Curves
 
-_Variables = dict[str, tuple[tuple[str, ...], Array]]  # dimensions after (scheduler, instance)
+_Variables = dict[str, tuple[tuple[str, ...], Array, Mapping[str, str]]]
+_RUN = ("scheduler", "instance")
 _BY_DEVICE = {"long_name": "Share of its shards delivered", "over_rounds": "last", "better": "higher"}
 _BY_CLASS = {"long_name": "Accuracy on test images of the class", "over_rounds": "last", "better": "higher"}
 
@@ -71,8 +71,8 @@ def unit_dataset(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | Non
     parts = [_variables(traces[label], curves[label] if curves else None) for label in traces]
     first = next(iter(traces.values()))
     data = {
-        name: (("scheduler", "instance", *dims), np.stack([p[name][1] for p in parts]), _about(name, first))
-        for name, (dims, _) in parts[0].items()
+        name: ((*_RUN, *dims), np.stack([part[name][1] for part in parts]), about)
+        for name, (dims, _, about) in parts[0].items()
     }
     coordinates: dict[str, Any] = {"scheduler": list(traces), "instance": list(first.instance_numbers)}
     if first.device_names:
@@ -86,16 +86,15 @@ def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None)
     slots: Any = first.network.slots
     if not isinstance(slots, int):
         slots = min(slots) if min(slots) == max(slots) else f"{min(slots)} to {max(slots)}"
-    drawing = [label for label, trace in traces.items() if _draws(trace.scheduler)]
+    # Training and labels are random too.
+    random = {
+        label: one.scheduler.random or {"learner", "labels"} & {*one.scheduler.needs} for label, one in traces.items()
+    }
+    drawing = [label for label in random if random[label]]
     about: dict[str, Any] = {"slots": str(slots), "gamma": float(first.network.gamma)}
     about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.chance)}
     used = next(iter(curves.values())).settings if curves else {}
     return about | {k: int(used[k]) for k in ("test_images", "loss_images") if k in used}
-
-
-def _draws(scheduler: Scheduler) -> bool:
-    """Does it draw numbers of its own? Training and labels are random too."""
-    return scheduler.random or bool({"learner", "labels"} & set(scheduler.needs))
 
 
 def with_counts(data: xr.Dataset) -> xr.Dataset:
@@ -106,25 +105,24 @@ def with_counts(data: xr.Dataset) -> xr.Dataset:
 
 
 def _variables(trace: Trace, curves: Curves | None) -> _Variables:
-    found: _Variables = {name: (("round",), rows.T) for name, rows in trace.series.items()}
-    found |= {name: (("device",), values) for name, values in trace.totals.items()}
+    """The dimensions after scheduler and instance, the values and the attributes of every variable."""
+    found: _Variables = {name: (("round",), rows.T, _about(name, trace)) for name, rows in trace.series.items()}
+    found |= {name: (("device",), values, _about(name, trace)) for name, values in trace.totals.items()}
     end = trace.final
     arrived = end.learned + end.waiting + end.lost
     # A device without any shard has nothing to deliver.
     share = np.divide(end.learned, arrived, out=np.ones(arrived.shape), where=arrived > 0)
-    found["device_share"] = (("device",), share)
+    found["device_share"] = (("device",), share, _BY_DEVICE)
     if curves is not None:
-        found |= {name: (("round",), values.T) for name, values in curves.series.items()}
-        found["class_accuracy"] = (("round", "class"), curves.class_accuracy.swapaxes(0, 1))
+        found |= {name: (("round",), values.T, _about(name, trace)) for name, values in curves.series.items()}
+        found["class_accuracy"] = (("round", "class"), curves.class_accuracy.swapaxes(0, 1), _BY_CLASS)
     return found
 
 
 def _about(name: str, trace: Trace) -> dict[str, str]:
-    if name in ("class_accuracy", "device_share"):
-        return _BY_CLASS if name == "class_accuracy" else _BY_DEVICE
-    stored = asdict(trace.metrics.get(name) or describe(name))
-    about = {"long_name": "label", "over_rounds": "over_rounds", "better": "better"}
-    return {key: stored[field] for key, field in about.items() if stored[field]}
+    one = trace.metrics.get(name) or describe(name)
+    about = {"long_name": one.label, "over_rounds": one.over_rounds, "better": one.better}
+    return {key: value for key, value in about.items() if value}
 
 
 def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]) -> xr.Dataset:
@@ -134,30 +132,29 @@ def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: It
     """
     import xarray as xr
 
-    numbers = sorted(set(instances))
-    data: dict[str, tuple[tuple[Hashable, ...], Array, dict[str, Any]]] = {}
-    coordinates: dict[str, Any] = {"scheduler": list(schedulers), "instance": numbers}
-    form, about, drawing = None, {}, set()
+    numbers, whole, drawing = sorted(set(instances)), None, set()
     for part in parts:
-        own = sorted((str(k), v.dims, v.shape[2:]) for k, v in part.data_vars.items())
-        if form is None:
-            form, about = own, dict(part.attrs)
-            for key, variable in part.data_vars.items():
-                shape = (len(schedulers), len(numbers), *variable.shape[2:])
-                data[str(key)] = (variable.dims, np.zeros(shape, variable.dtype), variable.attrs)
-            coordinates |= {str(k): part[k].values for k in part.coords if k not in coordinates}
-        elif own != form:
+        form = {str(name): (v.dims, v.shape[2:]) for name, v in part.data_vars.items()}
+        if whole is None:
+            arrays = {
+                name: np.zeros((len(schedulers), len(numbers), *form[name][1]), part[name].dtype) for name in form
+            }
+            data = {name: (form[name][0], array, part[name].attrs) for name, array in arrays.items()}
+            coordinates = {**part.coords, "scheduler": list(schedulers), "instance": numbers}
+            whole, first_form = xr.Dataset(data, coords=coordinates, attrs=part.attrs), form
+        elif form != first_form:
             raise FedwaveError(
                 "the units of a run have different metrics, or numbers of devices: one of their tables is not its own."
             )
         rows = np.array([schedulers.index(label) for label in labels(part)])
         place = np.ix_(rows, np.searchsorted(numbers, part["instance"].values))
-        for name, (_, whole, _) in data.items():
-            whole[place] = part.variables[name].values
+        for name, array in arrays.items():
+            array[place] = part[name].values
         drawing.update(json.loads(part.attrs.get("own_draws", "[]")))
-    if "own_draws" in about:
-        about["own_draws"] = json.dumps([label for label in schedulers if label in drawing])
-    return xr.Dataset(data, coords=coordinates, attrs=about)
+    assert whole is not None
+    if "own_draws" in whole.attrs:
+        whole.attrs["own_draws"] = json.dumps([label for label in schedulers if label in drawing])
+    return whole
 
 
 def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,114 +13,105 @@ from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.run_id import INSTANCES, SHOWN, cut_fields, deciding_fields, first_difference
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.store.checksums import file_sha256, read_sums
-from fedwave.experiments.store.dataset import Point
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.load import results_of
-from fedwave.experiments.store.provenance import all_versions, versions_apart, versions_shown
-from fedwave.experiments.store.verify import Finding, listed_names, sound
+from fedwave.experiments.store.load import results_of, to_dataset
+from fedwave.experiments.store.provenance import all_versions
+from fedwave.experiments.store.verify import Finding, listed_names, sound, versions_note
 from fedwave.types import Array
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-_MOST_NAMES = 5
+_ABOUT = ("experiment", "units", "inputs")
+Names = tuple[object, object]  # what the two runs are called
 
 
 def compare_runs(a: Path, b: Path) -> list[Finding]:
     """The experiments, inputs, results and versions of two runs, and where each differs first."""
     one, other = RunFolder(a), RunFolder(b)
-    found = [*_experiments(one, other), *_inputs(one, other)]
+    found = [*compare_experiments(one, other), *_instances(one, other)]
+    apart = {finding.about for finding in found if finding.state == "differs"}
+    found = [Finding(about, "ok", "the same") for about in _ABOUT if about not in ("units", *apart)] + found
+    found.sort(key=lambda finding: _ABOUT.index(finding.about))
     try:
         found += _results(one, other)
         if sound(found):  # else it is no wonder
             found += _files(one, other)
     except FedwaveError as error:
         found.append(Finding("results", "wrong", str(error)))
-    return [*found, *_versions(one, other)]
+    return found + compare_versions(one, other)
 
 
-def _experiments(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
-    there, here = (to_mapping(store.stored()) for store in (a, b))
-    decide = [deciding_fields(one) | {name: one.get(name) for name in INSTANCES} for one in (there, here)]
-    if decide[0] != decide[1] or list(there.get("sweep", ())) != list(here.get("sweep", ())):
-        yield Finding("experiment", "differs", _both(*first_difference(decide[0], decide[1])))
-    else:
-        yield Finding("experiment", "ok", "the same")
-    shown = [{name: one.get(name) for name in SHOWN} for one in (there, here)]
-    cut = [cut_fields(one) for one in (there, here)]
-    for (one, other), why in ((shown, "this changes no number of a round"), (cut, "how the work was cut into units")):
-        if one != other:
-            yield Finding("experiment", "note", f"{_both(*first_difference(one, other))} ({why})")
-
-
-def _inputs(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
-    there, here = ({name: one.sha256 for name, one in store.manifest.inputs.items()} for store in (a, b))
-    apart = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    if not apart:
-        yield Finding("inputs", "ok", "the same" if there else "none from outside")
-    for name in apart:
-        only = "A" if name not in here else "B" if name not in there else None
-        yield Finding("inputs", "differs", f"{name} is {f'only in {only}' if only else 'another'}")
-
-
-def _results(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
-    there, here = ({str(p.where): p for p in results_of(store).points} for store in (a, b))
-    numbers, apart, first = 0, 0, ""
-    lacking = [f"the point {point} is only in A" for point in there if point not in here]
-    lacking += [f"the point {point} is only in B" for point in here if point not in there]
-    for where in [where for where in there if where in here]:
-        lacking += _lacking(there[where].data, here[where].data)
-        looked, differing, place = _differing(there[where], here[where])
-        numbers, apart, first = numbers + looked, apart + differing, first or place
-    lacking = list(dict.fromkeys(lacking))
-    for text in lacking[:_MOST_NAMES]:
-        yield Finding("results", "differs", text)
-    if len(lacking) > _MOST_NAMES:
-        yield Finding("results", "differs", f"and {len(lacking) - _MOST_NAMES} more like these")
-    if apart:
-        yield Finding("results", "differs", f"{apart:,} of {numbers:,} numbers differ, first {first}")
-    elif numbers:
-        common = " that both have" if lacking else ""
-        yield Finding("results", "ok", f"{numbers:,} numbers{common} are the same to the last bit")
-
-
-def _lacking(a: xr.Dataset, b: xr.Dataset) -> list[str]:
-    """Columns and places on axes that only one has."""
-    found = [f"column {name} is only in A" for name in a.data_vars if name not in b.data_vars]
-    found += [f"column {name} is only in B" for name in b.data_vars if name not in a.data_vars]
-    for dim in (dim for dim in a.dims if dim in b.dims):
-        if a.sizes[dim] != b.sizes[dim]:
-            found.append(f"the number of {dim}s is {a.sizes[dim]} in A, {b.sizes[dim]} in B")
-        elif list(a[dim].values) != list(b[dim].values):
-            found.append(f"the {dim}s are others")
+def compare_experiments(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> list[Finding]:
+    """What decides the numbers of two runs, but for their instances; and as notes what does not."""
+    fields = [to_mapping(store.stored()) for store in (a, b)]
+    decide, shown, cut = (
+        [choose(one) for one in fields]
+        for choose in (deciding_fields, lambda one: {name: one.get(name) for name in SHOWN}, cut_fields)
+    )
+    found = []
+    if decide[0] != decide[1] or len({(*one.get("sweep", ()),) for one in fields}) > 1:
+        found.append(Finding("experiment", "differs", _difference(decide, names)))
+    if shown[0] != shown[1]:
+        found.append(Finding("experiment", "note", f"{_difference(shown, names)} (this changes no number of a round)"))
+    if cut[0] != cut[1]:
+        text = f"{_difference(cut, names)} (how the work was cut into units; this can change last digits of training)"
+        found.append(Finding("units", "note", text))
+    one, other = ({name: one.sha256 for name, one in store.manifest.inputs.items()} for store in (a, b))
+    for name in (name for name in {**one, **other} if one.get(name) != other.get(name)):
+        only = names[0] if name not in other else names[1] if name not in one else None
+        found.append(Finding("inputs", "differs", f"{name} is {f'only in {only}' if only else 'another'}"))
     return found
 
 
-def _differing(a: Point, b: Point) -> tuple[int, int, str]:
-    """How many numbers were looked at, how many differ, and the first: of the earliest round, then scheduler."""
+def compare_versions(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> list[Finding]:
+    """The versions of the units that were finished last."""
+    made = [all_versions(store.done.units.values())[-1:] for store in (a, b)]
+    if not all(made):
+        return []
+    apart = [*versions_note(made[0][0], made[1][0], f"{names[0]} was made with", f"{names[1]} with")]
+    return apart or [Finding("versions", "ok", "the same")]
+
+
+def _difference(pair: list[dict[str, object]], names: Names) -> str:
+    field, *values = first_difference(pair[0], pair[1])
+    one, other = (f"{json.dumps(value)} in {name}" for value, name in zip(values, names, strict=True))
+    return f"{field} is {one}, {other}"
+
+
+def _instances(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
+    here = [{name: to_mapping(store.stored()).get(name) for name in INSTANCES} for store in (a, b)]
+    if here[0] != here[1]:
+        yield Finding("experiment", "differs", _difference(here, ("A", "B")))
+
+
+def _results(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
+    """The first of the numbers that differ is that of the earliest round."""
     import xarray as xr
 
-    names = [name for name in a.data.data_vars if name in b.data.data_vars]
-    one, other = xr.align(a.data[names], b.data[names], join="inner")
+    one, other = (to_dataset(results_of(store)) for store in (a, b))
+    apart = [f"column {name} is only in A" for name in one.data_vars if name not in other]
+    apart += [f"column {name} is only in B" for name in other.data_vars if name not in one]
+    for dim in {**one.sizes, **other.sizes}:
+        if one.sizes.get(dim) != other.sizes.get(dim):
+            apart.append(f"the number of {dim}s is {one.sizes.get(dim, 0)} in A, {other.sizes.get(dim, 0)} in B")
+        elif list(one[dim].values) != list(other[dim].values):
+            apart.append(f"the {dim}s are others")
+    yield from (Finding("results", "differs", text) for text in apart)
+    names = [name for name in one.data_vars if name in other and one[name].dims == other[name].dims]
+    one, other = xr.align(one[names], other[names], join="inner")
     looked, differing, firsts = 0, 0, []
-    for column, name in enumerate(names):
-        x, y = one[name].values, other[name].values
-        apart = ~_same(x, y)
-        looked, differing = looked + apart.size, differing + int(apart.sum())
-        if not apart.any():
-            continue
-        dims = [str(dim) for dim in one[name].dims]
-        round_ = dims.index("round") if "round" in dims else None
-        at = np.argwhere(apart)
-        if round_ is not None:
-            at = at[at[:, round_] == at[:, round_].min()]
-        spot = tuple(int(i) for i in at[0])
-        place = {dim: one[dim].values[i] for dim, i in zip(dims, spot, strict=True)}
-        order = spot[round_] if round_ is not None else sys.maxsize
-        where = ", ".join(f"{k} {v}" for k, v in {**a.where, **place}.items())
-        text = f"{name} at {where}: {x[spot].item()!r} in A, {y[spot].item()!r} in B"
-        firsts.append((order, spot[:2], column, text))
-    return looked, differing, min(firsts)[-1] if firsts else ""
+    for name in names:
+        x, y = (data[name].transpose("round", ..., missing_dims="ignore") for data in (one, other))
+        differs = ~_same(x.values, y.values)
+        looked, differing = looked + differs.size, differing + int(differs.sum())
+        if differs.any():
+            spot = np.unravel_index(differs.argmax(), differs.shape)
+            where = ", ".join(f"{dim} {one[dim].values[i]}" for dim, i in zip(x.dims, spot, strict=True))
+            text = f"{name} at {where}: {x.values[spot].item()!r} in A, {y.values[spot].item()!r} in B"
+            firsts.append((spot if "round" in x.dims else (math.inf,), text))
+    if differing:
+        first = min(firsts, key=lambda found: found[0])[1]
+        yield Finding("results", "differs", f"{differing:,} of {looked:,} numbers differ, first {first}")
+    elif looked:
+        yield Finding("results", "ok", f"{looked:,} numbers{' in both' if apart else ''} are the same to the last bit")
 
 
 def _same(x: Array, y: Array) -> Array:
@@ -143,24 +133,7 @@ def _files(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
     # Another version of a package, or another way to show the same numbers, writes other files.
     if to_mapping(a.stored()) != to_mapping(b.stored()):
         yield Finding("files", "note", f"{text}; the experiments are shown in other ways, or are others")
-    elif _made_with(a) != _made_with(b):
+    elif any(one.state == "note" for one in compare_versions(a, b)):
         yield Finding("files", "note", f"{text}; they were written with other versions")
     else:
         yield Finding("files", "differs", f"{text}: `fedwave report` writes them again")
-
-
-def _versions(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
-    there, here = _made_with(a), _made_with(b)
-    if there and here:
-        apart = versions_apart(there, here, "A with", "B with")
-        state, text = ("note", apart) if apart else ("ok", f"the same: {versions_shown(there)}")
-        yield Finding("versions", state, text)
-
-
-def _made_with(store: RunFolder) -> Mapping[str, str]:
-    """The versions of the units that were finished last."""
-    return (all_versions(store.done.units.values()) or [{}])[-1]
-
-
-def _both(field: str, a: Any, b: Any) -> str:
-    return f"{field} is {json.dumps(a)} in A, {json.dumps(b)} in B"

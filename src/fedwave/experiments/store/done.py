@@ -17,7 +17,7 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.files.reading import read_bytes
-from fedwave.files.writing import write_whole
+from fedwave.files.writing import write_bytes
 
 DONE = "done.jsonl"
 _MOST_BYTES = 1_000_000_000  # of a million units
@@ -35,9 +35,8 @@ class Done:
 
 
 def write_done(folder: Path, header: Line, lines: Iterable[Line] = ()) -> None:
-    """Begin the file."""
-    content = b"".join(map(_text, (header, *lines)))
-    write_whole(folder / DONE, lambda file: file.write(content))
+    """Write the file anew."""
+    write_bytes(folder / DONE, b"".join(map(_text, (header, *lines))))
 
 
 def append_line(folder: Path, line: Line) -> None:
@@ -55,34 +54,16 @@ def append_line(folder: Path, line: Line) -> None:
 def read_done(folder: Path) -> Done:
     """Raises Damaged without a sound first line."""
     path = folder / DONE
-    lines = _lines(path)
-    header = _content(lines[0])
-    if header is None or not isinstance(header.get("run"), str):
-        raise Damaged(f"{path} is damaged in its first line: restore it, or start a new run in another folder.")
-    units: dict[str, Line] = {}
-    damaged = []
-    for number, line in enumerate(lines[1:], start=2):
-        content = _content(line)
-        if content is not None and isinstance(content.get("unit"), str):
-            units[content["unit"]] = content
-        else:
-            damaged.append(number)
-    return Done(header, units, damaged)
-
-
-def drop_damaged_lines(folder: Path) -> None:
-    """Remove the torn last line of a killed run, and lines with a wrong checksum."""
-    lines = _lines(folder / DONE)
-    sound = [line for line in lines if _content(line) is not None]
-    if sound != lines:
-        write_whole(folder / DONE, lambda file: file.write(b"".join(sound)))
-
-
-def _lines(path: Path) -> list[bytes]:
     try:
-        return read_bytes(path, "it", _MOST_BYTES).splitlines(keepends=True) or [b""]
+        first, *lines = read_bytes(path, "it", _MOST_BYTES).splitlines(keepends=True) or [b""]
     except FedwaveError as error:
         raise Damaged(f"{path} is damaged: {error}") from None
+    header = _content(first, run=str)
+    if header is None:
+        raise Damaged(f"{path} is damaged in its first line: restore it, or start a new run in another folder.")
+    found = [_content(line, unit=str, sha256=dict, bytes=dict) for line in lines]
+    damaged = [number for number, line in enumerate(found, start=2) if line is None]
+    return Done(header, {line["unit"]: line for line in found if line is not None}, damaged)
 
 
 def _text(content: Line) -> bytes:
@@ -90,11 +71,12 @@ def _text(content: Line) -> bytes:
     return f'{text[:-1]}, "checksum": "{sha256(text.encode())}"}}\n'.encode()
 
 
-def _content(line: bytes) -> dict[str, Any] | None:
-    """The content of a line; None if it is torn or damaged."""
+def _content(line: bytes, **kinds: type) -> dict[str, Any] | None:
+    """The content of a line with fields of these kinds; None if it is torn or damaged."""
     try:
         content = json.loads(line)
         del content["checksum"]
-        return content if _text(content) == line else None
+        sound = _text(content) == line and all(isinstance(content.get(name), kinds[name]) for name in kinds)
+        return content if sound else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -27,26 +27,26 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.config.read import stored_experiment, to_mapping, to_yaml
+from fedwave.experiments.config.read import to_mapping, to_yaml
 from fedwave.experiments.config.run_id import first_difference, same_fields, short_json
 from fedwave.experiments.config.units import Unit, units_of
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
-from fedwave.experiments.store.done import DONE, Done, Line, append_line, drop_damaged_lines, read_done, write_done
+from fedwave.experiments.store.done import DONE, Done, Line, append_line, read_done, write_done
 from fedwave.experiments.store.lock import check_links, check_run_place, locked
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
 from fedwave.experiments.store.trusted_code import named_code
 from fedwave.files.reading import is_there, read_bytes
-from fedwave.files.writing import write_text, write_whole
-from fedwave.parts.user_code import import_source, imported_sources
+from fedwave.files.writing import write_bytes, write_text
+from fedwave.parts.user_code import import_source
 from fedwave.version import NUMERICS, __version__
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_KINDS = ("rounds", "devices")
+KINDS = ("rounds", "devices")  # of tables, and their folders
 
 
 def check_is_folder(folder: Path) -> None:
@@ -79,11 +79,13 @@ class RunFolder:
     @cached_property
     def manifest(self) -> Manifest:
         """What the run consists of. Raises FedwaveError if run.json or config.yaml has changed since it was begun."""
-        if not self.exists() or not is_there(self.path / DONE):
-            return read_manifest(self.path)
-        header = self.done.header
-        found = read_manifest(self.path, str(header.get(MANIFEST)))
-        self._check_config(found, str(header.get(CONFIG)))
+        header = self.done.header if self.exists() else {}
+        found = read_manifest(self.path, header.get(MANIFEST))
+        if header and sha256(read_bytes(self.path / CONFIG, f"experiment {self.path / CONFIG}")) != header.get(CONFIG):
+            raise FedwaveError(
+                f"{self.path / CONFIG} has changed since the run was begun: restore it ({MANIFEST} has its fields), or "
+                "start a new run in another folder."
+            )
         return found
 
     @property
@@ -107,11 +109,8 @@ class RunFolder:
         code = named_code(self.path, self.manifest, self.places, imports)
         for path, text in code.values():
             import_source(path, text)
-        return renamed(self.stored(), {name: path for name, (path, _) in code.items()} | self.data_places())
-
-    def data_places(self) -> dict[str, str]:
-        """The data files of the run, by their names in its experiment."""
-        return inputs.data_places(self.path, self.manifest.inputs, self.places)
+        names = {name: path for name, (path, _) in code.items()}
+        return renamed(self.stored(), names | inputs.data_places(self.path, self.manifest.inputs, self.places))
 
     def begin(self, experiment: Experiment) -> list[Unit]:
         """The units of a resolved experiment, which is written down here, or refused if it is another than before.
@@ -119,46 +118,46 @@ class RunFolder:
         The caller holds the lock. What the units read is kept here or pinned; they read that and nothing else.
         """
         begun = self.exists()
-        if begun and is_there(self.path / DONE):
-            drop_damaged_lines(self.path)
         known = self.manifest.inputs if begun else {}
         found = inputs.find_inputs(experiment, known)
-        places = {one.name: one.path for one in found if one.kind in ("code", "data") and one.path is not None}
+        inputs.check_unchanged(self.path, found, known)
+        places = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
         stored = renamed(experiment, {path: name for name, path in places.items()})
         if begun:
-            inputs.check_unchanged(self.path, found, known)
             self._check_same(stored)
-            units = self.units()
-        else:
-            units = units_of(stored, places)
-        found += [inputs.found_dataset(*pair) for pair in _datasets(units, places)]
+        units = self.units() if begun else units_of(stored, places)
+        datasets = inputs.find_datasets(units, places)
+        inputs.check_unchanged(self.path, datasets, known)
+        found += datasets
+        known = known if begun else {one.name: one.input for one in found}
+        copied = inputs.write_copies(self.path, [one for one in found if one.name in known])
         if begun:
-            inputs.check_unchanged(self.path, found, known)
-            self.warnings += inputs.restore_copies(self.path, found, known)
+            self.warnings += [f"{self.path / name} was damaged or missing: it is copied again." for name in copied]
         else:
-            known = inputs.keep_inputs(self.path, found)
             self._write_manifest(Manifest.of(stored, known, units))
-        if not is_there(self.path / DONE):
-            self._write_header({one.name: one.path for one in found if one.path is not None})
+        if not self.done.header:
+            self._write_done({one.name: one.path for one in found if one.path is not None})
         elif said := other_versions(self.path, self.done.units.values(), "goes on with"):
             self.warnings.append(said)
-        copied = {name: one.copy for name, one in known.items() if one.kind == "data" and one.copy is not None}
-        places |= {name: os.path.abspath(self.path / copy) for name, copy in copied.items()}
+        if self.done.damaged:  # such as the torn last line of a killed run
+            write_done(self.path, self.done.header, self.done.units.values())
+        sources = {one.path: one.text for one in found if one.path is not None and one.text is not None}
+        copies = {name: one.copy for name, one in known.items() if one.kind == "data" and one.copy is not None}
+        places |= {name: os.path.abspath(self.path / copy) for name, copy in copies.items()}
         pins = {name: one.sha256 for name, one in known.items() if one.kind != "code"}
-        sources = imported_sources(renamed(stored, places).imports)
         return [replace(unit, sources=sources, places=places, pins=pins) for unit in self.units()]
 
     def write_merged(self, manifest: Manifest, places: Mapping[str, str], lines: Sequence[Line]) -> None:
         """Make this the folder of a run whose tables and copies of inputs are here already."""
         self._write_manifest(manifest)
-        self._write_header(places, lines)
+        self._write_done(places, lines)
 
     def keep(self, unit: Unit, data: xr.Dataset, seconds: float) -> None:
         """Store a finished unit: its tables, then its line; then its checkpoint is removed."""
         contents = dict(zip(table_names(unit), tables(unit, data).values(), strict=True))
         check_links(self.path)
         for name, content in contents.items():
-            write_whole(self.path / name, lambda file, c=content: file.write(c))  # type: ignore[misc]
+            write_bytes(self.path / name, content)
         line = {
             "unit": unit.name,
             "sha256": {name: sha256(content) for name, content in contents.items()},
@@ -198,38 +197,26 @@ class RunFolder:
 
     def checksums(self) -> dict[str, str]:
         """Of everything that the run itself has written and that two equal runs have in common, by file."""
-        header = self.done.header
-        found = {name: str(header.get(name)) for name in (MANIFEST, CONFIG)}
+        found = {name: str(self.done.header.get(name)) for name in (MANIFEST, CONFIG)}
         found |= {one.copy: one.sha256 for one in self.manifest.inputs.values() if one.copy is not None}
-        for unit in self.units():
-            if unit.name in self.done.units:
-                found |= {name: self._recorded(unit, name)[0] for name in table_names(unit)}
+        for unit in self.manifest.units:
+            found |= self.done.units.get(unit.name, {}).get("sha256", {})
         return found
 
     @cached_property
     def _machine(self) -> dict[str, Any]:
         return machine(self.stored())
 
-    def _recorded(self, unit: Unit, name: str) -> tuple[str, int]:
-        """The checksum and the size of a table."""
-        line = self.done.units[unit.name]
-        try:
-            return str(line["sha256"][name]), int(line["bytes"][name])
-        except (KeyError, TypeError, ValueError) as error:
-            raise Damaged(f"{self.path / DONE} is damaged at unit {unit.name} ({error}).") from None
-
     def _contents(self, unit: Unit) -> list[bytes]:
-        contents = []
+        line, contents = self.done.units[unit.name], []
         for name in table_names(unit):
-            checksum, size = self._recorded(unit, name)
-            path = self.path / name
             try:
-                table = read_bytes(path, "it", size)  # no more is read than was written
-            except FedwaveError as error:
-                raise Damaged(f"{path} is damaged: {error}") from None
-            if sha256(table) != checksum:
-                raise Damaged(f"{path} is damaged: its checksum is not the one it was stored with.")
-            contents.append(table)
+                content = read_bytes(self.path / name, "it", line["bytes"][name])  # no more is read than was written
+                if sha256(content) != line["sha256"][name]:
+                    raise FedwaveError("its checksum is not the one it was stored with.")
+            except (FedwaveError, KeyError, TypeError) as error:
+                raise Damaged(f"{self.path / name} is damaged: {error}") from None
+            contents.append(content)
         return contents
 
     def _write_manifest(self, manifest: Manifest) -> None:
@@ -237,31 +224,10 @@ class RunFolder:
         write_text(self.path / CONFIG, to_yaml(manifest.experiment))
         write_text(self.path / MANIFEST, manifest.text())
 
-    def _write_header(self, places: Mapping[str, str], lines: Sequence[Line] = ()) -> None:
+    def _write_done(self, places: Mapping[str, str], lines: Sequence[Line] = ()) -> None:
         own = {name: file_sha256(self.path / name) for name in (MANIFEST, CONFIG)}
         write_done(self.path, {"run": self.manifest.run_id, **own, "places": dict(places)}, lines)
         self.done = read_done(self.path)
-
-    def _check_config(self, manifest: Manifest, checksum: str) -> None:
-        """Raises FedwaveError for a config.yaml that was edited, with the field if it can be told."""
-        from fedwave.files.yaml_text import read_yaml
-
-        path, what = self.path / CONFIG, ""
-        try:
-            raw = read_bytes(path, f"experiment {path}")
-            if sha256(raw) == checksum:
-                return
-            now = to_mapping(stored_experiment(read_yaml(raw.decode(), CONFIG)))
-            was = to_mapping(manifest.experiment)
-            if not same_fields(now, was):
-                field, is_, before = first_difference(now, was)
-                what = f" (its {field} is {short_json(is_)}, was {short_json(before)})"
-        except (FedwaveError, ValueError) as error:
-            what = f" ({error})"
-        raise FedwaveError(
-            f"{path} has changed since the run was begun{what}: restore it ({MANIFEST} has its fields), or start a new "
-            "run in another folder."
-        )
 
     def _check_same(self, experiment: Experiment) -> None:
         there, wanted = to_mapping(self.stored()), to_mapping(experiment)
@@ -280,15 +246,4 @@ class RunFolder:
 
 def table_names(unit: Unit) -> list[str]:
     """The files of a finished unit."""
-    return [f"{kind}/{unit.name}.parquet" for kind in _KINDS]
-
-
-def _datasets(units: Sequence[Unit], places: Mapping[str, str]) -> list[tuple[Any, Any]]:
-    """The datasets that the units learn, each once: as it is here, and as the experiment names it."""
-    found = {}
-    for unit in units:
-        task = unit.experiment.task
-        located = replace(unit, places=places).located().task
-        if task is not None and located is not None:
-            found[str(task.dataset)] = (located.dataset, task.dataset)
-    return list(found.values())
+    return [f"{kind}/{unit.name}.parquet" for kind in KINDS]

@@ -13,22 +13,27 @@ not execute code (trusted_code.py).
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files
-from fedwave.experiments.config.parts import Part
+from fedwave.experiments.config.run_id import deciding_fields
+from fedwave.experiments.config.sweep import to_mapping
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.store.checksums import file_sha256, sha256
-from fedwave.experiments.store.own_parts import script_parts
 from fedwave.files.reading import read_bytes
-from fedwave.files.writing import write_whole
+from fedwave.files.writing import write_bytes
 from fedwave.parts import registry
-from fedwave.parts.user_code import helper_modules, imported_sources, module_file
+from fedwave.parts.user_code import find_importer, helper_modules, imported_sources, is_package_file, module_file
 
 _FOLDER, _MODULE = "inputs/", "module "
 NOT_PINNED = ""
@@ -47,8 +52,7 @@ class Input:
     def read(cls, content: Any) -> Input:
         """From a file, which may be untrusted: nothing is written or read elsewhere."""
         one = cls(**content)
-        own = one.copy is None or one.copy == _FOLDER + Path(one.copy).name
-        if not (own and isinstance(one.kind, str) and isinstance(one.sha256, str)):
+        if one.copy is not None and one.copy != _FOLDER + Path(one.copy).name:
             raise ValueError("at its inputs")
         return one
 
@@ -58,8 +62,7 @@ class Found:
     """An input where it is now."""
 
     name: str
-    kind: str
-    sha256: str
+    input: Input
     path: str | None = None  # None: a dataset, a part
     text: str | None = None  # of code, as this process has executed it
 
@@ -71,37 +74,51 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
     """
     found: list[Found] = []
 
-    def note(kind: str, path: str, checksum: str, text: str | None = None) -> None:
-        taken = {one.name for one in found}
-        same = [n for n, one in known.items() if (one.kind, one.sha256) == (kind, checksum) and n not in taken]
-        called = [name for name in same if Path(name).name == Path(path).name]
-        name = (called or same or [_free(path, taken)])[0]
-        found.append(Found(name, kind, checksum, path, text))
+    def note(kind: str, path: str, text: str | None = None, name: str | None = None) -> None:
+        checksum = file_sha256(path) if text is None else sha256(text.encode())
+        taken = {one.name for one in found} | {one.input.copy for one in found}
+        same = (n for n, one in known.items() if (one.kind, one.sha256) == (kind, checksum) and n not in taken)
+        free = next(copy for copy in _copies(path) if copy not in taken)
+        name = name or next(same, free)
+        small = text is not None or os.path.getsize(path) <= MOST_BYTES
+        copy = known[name].copy if name in known else free if small else None
+        found.append(Found(name, Input(kind, checksum, copy), path, text))
 
     for path, text in imported_sources(experiment.imports).items():
-        note("code", path, sha256(text.encode()), text)
+        note("code", path, text)
     for path in data_files(experiment):
-        note("data", path, file_sha256(path))
-    for module, path in helper_modules(experiment.imports).items():
-        found.append(Found(_MODULE + module, "module", file_sha256(path), path))
-    return found + [Found(name, "part", NOT_PINNED) for name in script_parts(experiment)]
+        note("data", path)
+    loaded = {_MODULE + module: path for module, path in helper_modules(experiment.imports).items()}
+    # Also those that this process had loaded before it imported the user's files.
+    for name, path in (loaded | _modules(known)).items():
+        note("module", path, name=name)
+    of_scripts = [
+        Found(part_title(family, name), Input("part", NOT_PINNED))
+        for (family, name), part in _own_parts(experiment).items()
+        if family != "dataset" and find_importer(part) is None and not _package(part)
+    ]
+    return found + of_scripts
 
 
-def found_dataset(part: Part, named: Part) -> Found:
-    """A dataset, which is loaded; ``named`` as the experiment in the folder has it."""
-    return Found(f"dataset {named}", "dataset", arrays_sha256(registry.build("dataset", part)))
+def find_datasets(units: Iterable[Unit], places: Mapping[str, str]) -> list[Found]:
+    """The datasets that the units learn, each once; they are loaded. ``places`` are those of the files."""
+    found = {}
+    for unit in units:
+        task, located = unit.experiment.task, replace(unit, places=places).located().task
+        if task is not None and located is not None:
+            found[f"dataset {task.dataset}"] = located.dataset
+    sums = {name: arrays_sha256(registry.build("dataset", part)) for name, part in found.items()}
+    return [Found(name, Input("dataset", checksum)) for name, checksum in sums.items()]
 
 
 def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> None:
     """Raises FedwaveError for inputs with another content than when the run in this folder was begun."""
-    now = {one.name: (one.sha256, one.path or one.name) for one in found}
-    # Modules that this process had loaded before it imported the user's files.
-    now |= {name: (file_sha256(path), path) for name, path in _modules(known).items()}
-    for name, (checksum, path) in now.items():
-        if name in known and known[name].sha256 != checksum:
+    for one in found:
+        before = known.get(one.name, one.input)
+        if before.sha256 != one.input.sha256:
             raise FedwaveError(
-                f"{path} has changed since the run in {folder} was begun: restore it{copy_note(folder, known[name])}, "
-                "or start a new run."
+                f"{one.path or one.name} has changed since the run in {folder} was begun: restore it"
+                f"{copy_note(folder, before)}, or start a new run."
             )
 
 
@@ -110,28 +127,18 @@ def copy_note(folder: Path, one: Input) -> str:
     return f" (a copy is {folder / one.copy})" if one.copy is not None else ""
 
 
-def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
-    """Copy the inputs of a run that begins into its folder."""
-    taken, kept = {one.name for one in found}, {}
+def write_copies(folder: Path, found: Iterable[Found]) -> list[str]:
+    """Copy what has no copy yet, or a damaged one; returns the copies that were written."""
+    written = []
     for one in found:
-        copy = None
-        if one.path is not None and (one.text is not None or os.path.getsize(one.path) <= MOST_BYTES):
-            copy = one.name if one.name.startswith(_FOLDER) else _free(one.path, taken)
-            taken.add(copy)
-            _write_copy(folder / copy, one)
-        kept[one.name] = Input(one.kind, one.sha256, copy)
-    return kept
-
-
-def restore_copies(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> list[str]:
-    """Make missing or damaged copies again from the same files; says which."""
-    said = []
-    for one in found:
-        old = known.get(one.name)
-        if old is not None and old.copy is not None and one.path is not None and not has_copy(folder, old):
-            _write_copy(folder / old.copy, one)
-            said.append(f"{folder / old.copy} was damaged or missing: it is copied again from {one.path}.")
-    return said
+        if one.path is None or one.input.copy is None or has_copy(folder, one.input):
+            continue
+        content = read_bytes(one.path, one.path, MOST_BYTES) if one.text is None else one.text.encode()
+        if sha256(content) != one.input.sha256:
+            raise FedwaveError(f"{one.path} has changed in this moment: run the command again.")
+        write_bytes(folder / one.input.copy, content)
+        written.append(one.input.copy)
+    return written
 
 
 def has_copy(folder: Path, one: Input) -> bool:
@@ -183,16 +190,35 @@ def arrays_sha256(dataset: Any) -> str:
     return total.hexdigest()
 
 
+def package_versions(experiment: Experiment) -> dict[str, str]:
+    """The versions of the installed packages that an experiment has parts from, by name."""
+    packages = {_package(part) for part in _own_parts(experiment).values()} - {""}
+    known = metadata.packages_distributions() if packages else {}
+    return {name: metadata.version(name) for package in sorted(packages) for name in known.get(package, ())}
+
+
+def part_title(family: str, name: str) -> str:
+    """A part in the record of a run."""
+    return f"{registry.word(family)} {name}"
+
+
+def _own_parts(experiment: Experiment) -> dict[tuple[str, str], Any]:
+    """The registered parts that an experiment names, by family and name: every word of its fields may be a name."""
+    fields = json.dumps(deciding_fields(to_mapping(experiment)), ensure_ascii=False)
+    words = {word.strip() for word in re.split('[":,;=]', fields)}
+    own = registry.own()
+    return {(family, name): part for family in own for name, part in own[family].items() if name in words}
+
+
+def _package(part: Any) -> str:
+    """The installed package that defines a part; empty if none does."""
+    module = getattr(part, "__module__", None) or ""
+    file = module_file(module)
+    return module.partition(".")[0] if file is not None and is_package_file(file) else ""
+
+
 def _is_file(path: Path, checksum: str) -> bool:
     return os.path.isfile(path) and file_sha256(path) == checksum
-
-
-def _write_copy(copy: Path, found: Found) -> None:
-    assert found.path is not None
-    content = read_bytes(found.path, found.path, MOST_BYTES) if found.text is None else found.text.encode()
-    if sha256(content) != found.sha256:
-        raise FedwaveError(f"{found.path} has changed in this moment: run the command again.")
-    write_whole(copy, lambda file: file.write(content))
 
 
 def _modules(names: Iterable[str]) -> dict[str, str]:
@@ -202,8 +228,7 @@ def _modules(names: Iterable[str]) -> dict[str, str]:
     return {name: file for name, file in files if file is not None}
 
 
-def _free(path: str, taken: Iterable[str]) -> str:
-    """A name in inputs/ that is not taken."""
-    used, name = set(taken), Path(path).name
-    tries = (_FOLDER + (f"{k}_{name}" if k else name) for k in range(len(used) + 1))
-    return next(one for one in tries if one not in used)
+def _copies(path: str) -> Iterator[str]:
+    """Names in inputs/ for a copy of a file, the best one first."""
+    yield _FOLDER + Path(path).name
+    yield from (f"{_FOLDER}{number}_{Path(path).name}" for number in count(1))

@@ -8,8 +8,7 @@ which are never overwritten: there, what SHA256SUMS lists is fedwave's.
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -48,53 +47,49 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def writing_outputs(folder: Path, names: Iterable[str]) -> Iterator[None]:
-    """Hold a folder for tables and figures with these names; a name that ends in / is that of a folder."""
-    check_outputs(folder, names)
+    """Hold a folder for tables and figures with these names; a name that ends in / is that of a run folder."""
+    _check_outputs(folder, names)
     with locked(folder):
-        check_outputs(folder, names)  # again: now nobody else is at work here
-        if not is_run_folder(folder):
-            (folder / SUMS).unlink(missing_ok=True)  # until it is written again, what is here is unfinished
+        (folder / SUMS).unlink(missing_ok=True)  # until it is written again, what is here is unfinished
         yield
 
 
-def check_outputs(folder: Path, names: Iterable[str]) -> None:
+def _check_outputs(folder: Path, names: Iterable[str]) -> None:
     """Make a folder for these files; raises FedwaveError if files of others have these names."""
     if is_run_folder(folder):
         raise FedwaveError(f"{folder} is the folder of a run: choose another folder.")
     _check_lock(folder)
-    tops = {name.partition("/")[0] for name in names} - {LOCK}
-    there = {name for name in tops & _entries(folder) if not is_run_folder(folder / name)}  # it has its own lock
+    _check_not_within_run(folder)
     marked, listed = (os.path.lexists(folder / name) for name in (LOCK, SUMS))
-    if marked and not listed:  # fedwave was stopped before it wrote the checksums
-        there = set()
     known = read_sums(folder) if marked and listed else {}
-    foreign = [name for name in there if not (marked and name == SUMS) and not _is_file(folder / name, known.get(name))]
-    if foreign:
-        raise FedwaveError(
-            f"{folder / min(foreign)} would be overwritten, but is not, or no longer, what fedwave wrote: choose "
-            "another folder."
-        )
+    # Marked and not listed: fedwave was stopped before it wrote the checksums. A run folder has its own lock.
+    there = set() if marked and not listed else _entries(folder) & {name.partition("/")[0] for name in names} - {LOCK}
+    for name in sorted(there - ({SUMS} if marked else set())):
+        path = folder / name
+        if not is_run_folder(path) and not (os.path.isfile(path) and file_sha256(path) == known.get(name)):
+            raise FedwaveError(
+                f"{path} would be overwritten, but is not, or no longer, what fedwave wrote: choose another folder."
+            )
     check_folder(folder)
 
 
 def check_run_place(folder: Path) -> None:
     """Make a folder for a run; raises FedwaveError if it holds anything but a run or the beginning of one."""
     _check_lock(folder)
+    _check_not_within_run(folder)
     there = _entries(folder)
-    others = [name for name in there - _BEGINNING if not is_unfinished(name)]
-    if MANIFEST not in there and (others or (there and LOCK not in there)):
-        name = visible(min(others or there))
-        raise FedwaveError(f"{folder} is not empty ({name} is there) and holds no run: choose another folder.")
+    if there and MANIFEST not in there:
+        ours = {name for name in there if name in _BEGINNING or is_unfinished(name)}
+        check_new(folder, ours if LOCK in there else set())
     check_links(folder)
     check_folder(folder)
 
 
-def check_new(folder: Path) -> None:
-    """Raises FedwaveError unless the folder is empty or is not there."""
+def check_new(folder: Path, ours: Set[str] = frozenset({LOCK})) -> None:
+    """Raises FedwaveError unless the folder is not there, or is empty but for files of ours."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise FedwaveError(f"{folder} is a file: choose a new folder.")
-    others = _entries(folder) - {LOCK}
-    if others:
+    if others := _entries(folder) - ours:
         raise FedwaveError(f"{folder} is not empty ({visible(min(others))} is there): choose a new folder.")
 
 
@@ -119,17 +114,19 @@ def is_run_folder(folder: Path) -> bool:
     return os.path.isfile(folder / MANIFEST)
 
 
-def _is_file(path: Path, checksum: str | None) -> bool:
-    return os.path.isfile(path) and file_sha256(path) == checksum
-
-
 def _check_lock(folder: Path) -> None:
     """Ours is an empty file; locking would empty that of somebody else."""
     path = folder / LOCK
-    if os.path.lexists(path):
-        state = path.lstat()
-        if not stat.S_ISREG(state.st_mode) or state.st_size:
-            raise FedwaveError(f"{path} is not a lock of fedwave: remove it, or choose another folder.")
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or path.stat().st_size):
+        raise FedwaveError(f"{path} is not a lock of fedwave: remove it, or choose another folder.")
+
+
+def _check_not_within_run(folder: Path) -> None:
+    """Whatever lies in rounds/ would be read as a table of the run."""
+    real = Path(os.path.realpath(folder))
+    for place in (real, *real.parents):
+        if place.name in PLACES and is_run_folder(place.parent):
+            raise FedwaveError(f"{folder} lies in {place.name}/ of the run {place.parent}: choose another folder.")
 
 
 def _remove_unfinished(folder: Path) -> None:

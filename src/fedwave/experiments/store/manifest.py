@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -86,45 +87,43 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
                 "a published one."
             )
         raise FedwaveError(f"{folder} is not a run folder: it has no {MANIFEST}.")
-    try:
+    with _refusing(path):
         raw = read_bytes(path, "it", _MOST_BYTES)
         if checksum not in (None, sha256(raw)):
             raise ValueError("it has changed since the run was begun")
         content = read_json(raw.decode(), "it")
         format_ = content["format"]
-    except (FedwaveError, ValueError, TypeError, KeyError) as error:
-        raise _damaged(path, error) from None
     if format_ != FORMAT:
         raise FedwaveError(
             f"{folder} has format {json.dumps(format_)[:20]} of run folders, but this fedwave reads format {FORMAT}: "
             "use the fedwave that made it, or run its experiment again in another folder."
         )
-    try:
+    with _refusing(path):
         inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
         experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
         at = [changed(point, numbers[k]) for k, (_, point) in enumerate(points(experiment))]
         wheres = axis_places(experiment)
-        numerics = content["numerics"]
         units = [_unit(one, wheres, at) for one in content["units"]]
-        if type(numerics) is not int or len({unit.name for unit in units}) < len(units) or not units:
-            raise ValueError("it has no units, or one twice")
+        if {unit.point for unit in units} != set(range(len(at))):
+            raise ValueError("it has no units of a point")
+        return Manifest(experiment, numbers, inputs, units, content["numerics"])
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (FedwaveError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise _damaged(path, error) from None
-    return Manifest(experiment, numbers, inputs, units, numerics)
-
-
-def _damaged(path: Path, error: Exception) -> Damaged:
-    why = " ".join(str(error).split())
-    return Damaged(f"{path} is damaged ({why}): restore it, or run the experiment again in another folder.")
+        why = " ".join(str(error).split())
+        raise Damaged(
+            f"{path} is damaged ({why}): restore it, or run the experiment again in another folder."
+        ) from None
 
 
 def _unit(part: Mapping[str, Any], wheres: Sequence[Mapping[str, Any]], at: Sequence[Experiment]) -> Unit:
-    name, point, instances = part["name"], part["point"], tuple(part["instances"])
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is not the name of a unit")
-    if not instances or not all(type(number) is int and number >= 0 for number in (point, *instances)):
-        raise ValueError(f"at unit {name}")
-    schedulers = tuple(part["schedulers"])
-    if not schedulers or not set(schedulers) <= set(at[point].labels):
-        raise ValueError(f"at unit {name}")
+    name, point = part["name"], part["point"]
+    schedulers, instances = tuple(part["schedulers"]), tuple(part["instances"])
+    whole = all(type(number) is int and number >= 0 for number in (point, *instances))
+    if not (_NAME.fullmatch(name) and whole and set(schedulers) <= set(at[point].labels)):
+        raise ValueError(f"at unit {name[:80]!r}")
     return Unit(name, point, wheres[point], schedulers, instances, at[point])

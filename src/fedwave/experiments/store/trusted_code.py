@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.store.inputs import copy_note
+from fedwave.experiments.store.inputs import copy_note, part_title
 from fedwave.experiments.store.manifest import Manifest
-from fedwave.experiments.store.own_parts import part_title
 from fedwave.parts import registry
 from fedwave.parts.user_code import is_module, is_named, named_texts
 
@@ -28,33 +27,32 @@ def named_code(
     """
     given, known = list(given), manifest.inputs
     texts = named_texts(given)
-    imports, found, missing = manifest.experiment.imports, dict[str, str](), []
-    for name in imports:
-        if is_module(name):
-            missing += [] if is_named(name, given) else [name]
-            continue
+    found, missing = dict[str, str](), []
+    for name in manifest.experiment.imports:
         pinned = known[name].sha256 if name in known else ""
         same = [path for path, (_, checksum) in texts.items() if checksum == pinned and path not in found.values()]
         if same:
             found[name] = same[0]
-        else:
+        elif not (is_module(name) and is_named(name, given)):
             missing.append(name)
-    for name in missing:
-        for path in (path for path in given if Path(path).name == Path(name).name):
+    for name, path in ((name, path) for name in missing for path in given):
+        if Path(path).name == Path(name).name and name in known:
             raise FedwaveError(
                 f"{path} does not have the SHA-256 checksum that the run in {folder} pins for {name}"
-                f"{copy_note(folder, known[name]) if name in known else ''}: name the file that the run was begun with."
+                f"{copy_note(folder, known[name])}: name the file that the run was begun with."
             )
     if missing:
-        words = [found.get(name) or _place(name, places) for name in imports]
+        words = [found.get(name) or _place(name, places) for name in manifest.experiment.imports]
         copies = [str(folder / name) for name in missing if not is_module(name)]
         look = f" (copies to look at: {', '.join(copies)})" if copies else ""
         raise FedwaveError(
             f"{folder} needs code of yours, which is executed only if you name it: "
             f"`{resume_command(folder, words)}`{look}."
         )
-    if not imports:
-        _check_script_parts(folder, manifest)
+    here = {part_title(family, name) for family, parts in registry.own().items() for name in parts}
+    for name, one in known.items():
+        if one.kind == "part" and name not in here:
+            raise FedwaveError(f"{folder} needs the {name}, which a script or a notebook defined: run that again.")
     return {name: (path, texts[path][0]) for name, path in found.items()}
 
 
@@ -68,11 +66,3 @@ def _place(name: str, places: Mapping[str, str]) -> str:
     """What to name: a module, the path of a file if it is still there, or else the file's name."""
     path = places.get(name, "")
     return path if os.path.isfile(path) else Path(name).name
-
-
-def _check_script_parts(folder: Path, manifest: Manifest) -> None:
-    """Raises for a run whose parts a script registered, if this process has not registered them."""
-    here = {part_title(family, name) for family, parts in registry.own().items() for name in parts}
-    lost = [name for name, one in manifest.inputs.items() if one.kind == "part" and name not in here]
-    if lost:
-        raise FedwaveError(f"{folder} needs the {lost[0]}, which a script or a notebook defined: run that again.")

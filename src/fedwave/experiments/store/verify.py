@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedwave.errors import FedwaveError, plural
-from fedwave.experiments.config.experiment import DATASETS
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.checkpoint_file import check_checkpoint_file
-from fedwave.experiments.store.checksums import SUMS, changed_files, read_sums
+from fedwave.experiments.store.checksums import SUMS, file_sha256, read_sums
 from fedwave.experiments.store.done import DONE
-from fedwave.experiments.store.folder import RunFolder, table_names
+from fedwave.experiments.store.folder import KINDS, RunFolder, table_names
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST
-from fedwave.experiments.store.provenance import all_versions, installed_versions, versions_apart, versions_shown
+from fedwave.experiments.store.provenance import all_versions, installed_versions, versions_apart
 from fedwave.files.reading import is_there, opened
 
 _MOST_NAMES = 5
@@ -36,7 +35,7 @@ def sound(findings: Iterable[Finding]) -> bool:
 
 
 def verify(folder: Path) -> list[Finding]:
-    """The experiment, units, checksums, inputs and versions of one run folder."""
+    """The experiment, units, checkpoints, checksums, inputs and versions of one run folder."""
     store = RunFolder(folder)
     if not store.exists():
         store.stored()  # refuses it in its own words
@@ -44,45 +43,40 @@ def verify(folder: Path) -> list[Finding]:
         store.units()
     except FedwaveError as error:
         return [Finding("experiment", "wrong", str(error))]
-    looks: tuple[Callable[[RunFolder], Iterable[Finding]], ...] = (_units, _sums, _inputs, _versions)
     first = Finding("experiment", "ok", f"{MANIFEST} and {CONFIG} as they were written")
-    return [first, *(finding for look in looks for finding in look(store))]
+    return [first, *_units(store), *_checkpoints(store), *_sums(store), *_inputs(store), *_versions(store)]
 
 
 def _units(store: RunFolder) -> Iterator[Finding]:
-    units, missing, wrong = store.units(), 0, 0
+    units, again, wrong = store.units(), f"`fedwave resume {store.path}`", False
     for unit in units:
         try:
             if unit.name in store.done.units:
                 store.data(unit)
-            else:
-                missing += 1
         except FedwaveError as error:
-            wrong += 1
-            yield Finding("units", "wrong", f"{error} `fedwave resume {store.path}` runs the unit again")
+            wrong = True
+            yield Finding("units", "wrong", f"{error} {again} runs the unit again")
     if store.done.damaged:
-        lines = ", ".join(map(str, store.done.damaged[:_MOST_NAMES]))
-        text = f"{DONE} is damaged in line {lines}: `fedwave resume {store.path}` runs what it lacks again"
-        yield Finding("units", "wrong", text)
+        lines = listed_names([*map(str, store.done.damaged)])
+        yield Finding("units", "wrong", f"{DONE} is damaged in line {lines}: {again} runs what it lacks again")
     own = {name for unit in units for name in table_names(unit)}
-    there = {
-        f"{path.parent.name}/{path.name}" for kind in ("rounds", "devices") for path in store.path.glob(f"{kind}/*")
-    }
+    there = {path.relative_to(store.path).as_posix() for kind in KINDS for path in store.path.glob(f"{kind}/*")}
     if stray := sorted(name for name in there - own if os.path.isfile(store.path / name)):
         text = f"{listed_names(stray)}: of no unit of this run: remove it, or results of two runs are mixed"
         yield Finding("units", "wrong", text)
-    if missing:
-        text = f"{missing} of {plural(len(units), 'unit')} not finished: `fedwave resume {store.path}` goes on"
-        yield Finding("units", "open", text)
+    if missing := sum(unit.name not in store.done.units for unit in units):
+        yield Finding("units", "open", f"{missing} of {plural(len(units), 'unit')} not finished: {again} goes on")
     elif not wrong:
         yield Finding("units", "ok", f"{plural(len(units), 'unit')} of one run, run id {store.manifest.run_id[:12]}")
-    for unit in units:
+
+
+def _checkpoints(store: RunFolder) -> Iterator[Finding]:
+    for unit in store.units():
         path = store.checkpoint(unit)
-        if not os.path.lexists(path):
-            continue
         try:
-            with opened(path, "it") as (file, _):
-                check_checkpoint_file(file, unit)
+            if os.path.lexists(path):
+                with opened(path, "it") as (file, _):
+                    check_checkpoint_file(file, unit)
         except FedwaveError as error:
             text = f"the checkpoint {path.name} cannot be used, so its unit would start anew ({error})"
             yield Finding("units", "wrong", text)
@@ -94,18 +88,17 @@ def _sums(store: RunFolder) -> Iterator[Finding]:
         return
     try:
         known = read_sums(store.path)
-        changes = changed_files(store.path, known)
-        lost = sorted(store.checksums().keys() - known.keys())
+        missing = [name for name in known if not os.path.isfile(store.path / name)]  # also if its name is too long
+        changed = [name for name in known.keys() - missing if file_sha256(store.path / name) != known[name]]
     except FedwaveError as error:
         yield Finding("sums", "wrong", str(error))
         return
     again = "`fedwave report` writes tables and figures again, `fedwave resume` units"
-    for state in ("changed", "missing"):
-        if names := [name for name, what in changes.items() if what == state]:
-            yield Finding("sums", "wrong", f"{listed_names(names)}: {state} ({again})")
-    if lost:
-        yield Finding("sums", "wrong", f"{listed_names(lost)}: not in {SUMS} (`fedwave report` writes it again)")
-    if not changes and not lost:
+    unlisted = store.checksums().keys() - known.keys()
+    for names, state in ((changed, "changed"), (missing, "missing"), (unlisted, f"not in {SUMS}")):
+        if names:
+            yield Finding("sums", "wrong", f"{listed_names(sorted(names))}: {state} ({again})")
+    if not (changed or missing or unlisted):
         yield Finding("sums", "ok", f"{plural(len(known), 'file')} as written")
     if links := [name for name in known if os.path.islink(store.path / name)]:
         yield Finding("sums", "note", f"{listed_names(links)}: a link, so that the file lies elsewhere")
@@ -116,12 +109,10 @@ def _inputs(store: RunFolder) -> Iterator[Finding]:
     if not known:
         yield Finding("inputs", "ok", "none from outside")
     for name, one in known.items():
-        if one.kind == "dataset":
-            yield _dataset(name.removeprefix("dataset "), one.sha256)
-        elif one.kind == "part":
+        if one.kind == "part":
             yield Finding("inputs", "note", f"{name} was defined by a script or a notebook: it is not pinned")
         elif one.copy is None:
-            yield Finding("inputs", "ok", f"{name} is pinned, too large to keep")
+            yield Finding("inputs", "ok", f"{name} is pinned by its checksum")
         elif inputs.has_copy(store.path, one):
             yield Finding("inputs", "ok", f"{name} is kept")
         else:
@@ -131,31 +122,20 @@ def _inputs(store: RunFolder) -> Iterator[Finding]:
         yield Finding("inputs", "note", text)
 
 
-def _dataset(name: str, pinned: str) -> Finding:
-    """A built-in dataset is looked at if it is here; one of the user's own would need the user's code."""
-    text = f"dataset {name} is pinned by its checksum"
-    if name not in DATASETS:
-        return Finding("inputs", "ok", f"{text}; whether it is the same now is not checked")
-    from fedwave.learning.datasets.mnist_cifar import load_dataset
-
-    try:
-        now = inputs.arrays_sha256(load_dataset(name, fetch=False))
-    except FedwaveError:
-        return Finding("inputs", "ok", f"{text}; it is not here to be checked")
-    if now == pinned:
-        return Finding("inputs", "ok", f"{text}; it is the same here")
-    return Finding("inputs", "note", f"{text}; here it is another")
-
-
 def _versions(store: RunFolder) -> Iterator[Finding]:
     made = all_versions(store.done.units.values())
     for one in made[1:]:
-        yield Finding("versions", "note", versions_apart(made[0], one, "some units with", "others with"))
+        yield from versions_note(made[0], one, "some units with", "others with")
     if made:
-        here = installed_versions(made[-1])
-        apart = versions_apart(made[-1], here, "made with", "here is")
-        state, text = ("note", apart) if apart else ("ok", f"those installed: {versions_shown(here)}")
-        yield Finding("versions", state, text)
+        apart = [*versions_note(made[-1], installed_versions(made[-1]), "made with", "here is")]
+        shown = ", ".join(f"{name} {version}" for name, version in made[-1].items())
+        yield from apart or [Finding("versions", "ok", f"those installed: {shown}")]
+
+
+def versions_note(a: dict[str, str], b: dict[str, str], with_a: str, with_b: str) -> Iterator[Finding]:
+    """What is worth knowing of versions that differ."""
+    if apart := versions_apart(a, b):
+        yield Finding("versions", "note", f"{with_a} {apart[0]}; {with_b} {apart[1]}")
 
 
 def listed_names(names: Sequence[str]) -> str:
