@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_type_hints
@@ -24,7 +22,6 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.run.signals import TIMEOUT
-from fedwave.experiments.store.lock import PLACES, is_run_folder
 from fedwave.network.network import paper_network
 
 # The fields of an experiment that have an option.
@@ -43,10 +40,6 @@ def folder(place: str | Path) -> Path:
     """The folder that an option names; an empty text would be the current folder."""
     if not str(place):
         raise FedwaveError("path is empty; use '.' for the current folder.")
-    real = Path(os.path.realpath(place))
-    for inner, outer in pairwise((real, *real.parents)):
-        if inner.name in PLACES and is_run_folder(outer):  # files there would look like results of the run
-            raise FedwaveError(f"{place} is inside {inner.name}/ of the run folder {outer}: choose another folder.")
     return Path(place)
 
 
