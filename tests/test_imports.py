@@ -42,7 +42,7 @@ LAYERS = {
     "__main__": 17,
     "__init__": 17,
 }
-# The rooms of experiments/, lowest first; merge, quick and request use all of them.
+# The rooms of experiments/, lowest first; merge and api use all of them.
 ROOMS = ("config", "store", "run", "analysis", "report", "")
 # Libraries and the only parts that may import them; duckdb reads results, but nothing here needs it.
 PLACES: dict[str, str | tuple[str, ...]] = {

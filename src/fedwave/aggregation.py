@@ -10,7 +10,7 @@ memory in between, which turns sum a_u psi_u into the step that w takes.
 The *mass* x_u of an update is the number of shards' worth of local steps in it: x_u <- m_u + beta * x_u, 0 after a
 delivery. The delivered mass of a round is M_t = sum over D of a_u * x_u.
 
-An update that waited is the sum of y_u trainings, each from nearly the same place: y_u <- [m_u > 0] + beta * y_u, 0
+An update that waited sums y_u trainings that started from nearly the same model: y_u <- [m_u > 0] + beta * y_u, 0
 after a delivery. The *stretch* of a round's step is E_t = sum over D of a_u * y_u. With 1 the central model goes to the
 weighted mean of local models, as in federated averaging, with 3 it jumps three times as far.
 """
@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, check_number, did_you_mean
+from fedwave.errors import FedwaveError, check_number, did_you_mean, set_int
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, checked, freeze
 
 # What a server step remembers: named arrays, or tensors in training.
@@ -303,7 +303,7 @@ class FedBuff(Aggregation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "size", as_int("FedBuff size", self.size, 1))
+        set_int(self, "size", 1)
 
     def weights(self, uploads: Uploads) -> FloatArray:
         return np.where(uploads.delivered, 1 / np.sqrt(uploads.delay), 0.0)

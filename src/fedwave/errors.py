@@ -134,6 +134,11 @@ def as_int(what: str, value: Any, least: int, most: int | None = None) -> int:
     return int(value)
 
 
+def set_int(part: Any, field: str, least: int, most: int | None = None) -> None:
+    """Make a field of a frozen part an int; raises FedwaveError like ``as_int``."""
+    object.__setattr__(part, field, as_int(f"{type(part).__name__} {field}", getattr(part, field), least, most))
+
+
 _COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 

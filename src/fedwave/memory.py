@@ -16,8 +16,7 @@ from fedwave.errors import FedwaveError
 _SMALL = 1 << 26  # bytes that are not worth a look
 _UNITS = ("MiB", "GiB", "TiB", "PiB")
 _GROUPS = Path("/sys/fs/cgroup")
-# Of a control group: its limit, what it uses, and the line of memory.stat with what the system can take back. Of the
-# second version and of the first.
+# Files of a control group: limit, usage, and the reclaimable line of memory.stat. First row cgroup v2, second v1.
 _FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -51,7 +50,7 @@ def available() -> float:
 
 
 def limit() -> float:
-    """The most bytes that this process may use: the same in every run on a machine, whatever is free now."""
+    """The most bytes that this process may use. Does not depend on what is free now."""
     return min(_machine_bytes("MemTotal"), _group_bytes(free=False), _process_bytes(free=False))
 
 

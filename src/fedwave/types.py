@@ -61,7 +61,7 @@ _OPENED_BY = {field: need for need, fields in INFORMATION.items() for field in f
 def freeze(*values: Any) -> None:
     """Make arrays read-only, also those in tuples and mappings.
 
-    Whatever passes between fedwave and a user's part is frozen: who writes into it would change the simulation.
+    Arrays passed to or from a user's part are read-only, because a write would change the simulation.
     """
     for value in values:
         if isinstance(value, np.ndarray):

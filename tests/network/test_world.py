@@ -1,4 +1,4 @@
-"""The world: the same for everybody, whoever asks, however much of it and from which round on."""
+"""The world does not depend on the scheduler, the other instances, the number of rounds or the first round."""
 
 import itertools
 

@@ -84,7 +84,7 @@ def _devices(trial: Trial) -> bool:
             if not np.array_equal(decision.transmits, picked[:, order]):
                 raise FedwaveError(
                     f"with the devices in another order it picks others in round {seen.round} on a network of "
-                    f"{network.size} devices: judge devices by what is seen of them, or declare `symmetric = False`."
+                    f"{network.size} devices: rank devices by the Observation, or declare `symmetric = False`."
                 )
     return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +13,15 @@ from fedwave.cli import output
 from fedwave.errors import plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import load_experiment, points
+from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.config.sweep import points
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
 from fedwave.network.devices import DEVICE_COLUMNS, read_devices
 from fedwave.network.network import Network
 from fedwave.parts import registry
+from fedwave.parts.user_code import import_parts
 from fedwave.trace import Trace
 
 
@@ -34,7 +38,7 @@ def describe(
     """Describe an experiment, a run folder, a trace or a device table."""
     path = Path(what)
     if path.is_dir():
-        content = _run_folder(path)
+        content = _run_folder(path, imports or ())
     elif path.suffix == ".npz":
         content = _trace(path)
     elif path.suffix == ".csv":
@@ -72,9 +76,11 @@ def _network(network: Network) -> dict[str, Any]:
     return {"devices": network.size, "slots": slots.tolist() if len(slots) > 1 else int(slots[0]), **parts}
 
 
-def _run_folder(folder: Path) -> dict[str, Any]:
+def _run_folder(folder: Path, imports: Sequence[str]) -> dict[str, Any]:
     store = RunFolder(folder)
-    how, units = store.stored(), store.units()
+    for source in imports:
+        import_parts(source)
+    how, units = renamed(store.stored(), store.data_paths()), store.units()
     done = store.done.units
     finished = sum(unit.name in done for unit in units)
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]

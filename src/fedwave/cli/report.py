@@ -15,7 +15,7 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.store.dataset import Results, metrics_of
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.load import results_of
-from fedwave.experiments.store.lock import writing_outputs
+from fedwave.experiments.store.lock import check_new, writing_outputs
 from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.provenance import other_versions
 from fedwave.paper.compact import export_compact
@@ -29,7 +29,7 @@ def report(
         list[str] | None,
         opt.argument(
             "KEY=VALUE",
-            "Show it otherwise: metric=jain (primary metric), against=age (differences from it), burn_in=100.",
+            "Change what is shown: metric=jain (primary metric), against=age (differences from it), burn_in=100.",
         ),
     ] = None,
     out: Annotated[Path | None, opt.out("Folder for tables and figures. Default: the run folder.")] = None,
@@ -45,6 +45,10 @@ def report(
 
     Only the folder is needed, not the files that the run was made from, nor your own parts.
     """
+    if compact is not None:
+        if out is not None:
+            raise FedwaveError("--compact exports what lies in the run folder: leave out --out.")
+        check_new(compact)
     show_again(folder, printing, words or (), out)
     if compact is not None:
         paths = export_compact(folder, compact)

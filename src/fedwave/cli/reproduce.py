@@ -1,4 +1,4 @@
-"""`fedwave reproduce ...`: the paper's figures, made again or drawn again from stored results."""
+"""`fedwave reproduce ...`: the paper's figures, reproduced, or redrawn from stored results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def reproduce(
     quick: Annotated[
         bool | None,
         typer.Option(
-            "--quick/--full", help="A size for a laptop in minutes, or the paper's.", show_default="quick; score: full"
+            "--quick/--full", help="Minutes on a laptop, or the paper's size.", show_default="quick; score: full"
         ),
     ] = None,
     out: Annotated[Path | None, opt.out("Folder for figures and data. Default: out/NAME, or out/published.")] = None,

@@ -98,7 +98,8 @@ def run(
     >>> data.backlog.dims, data.backlog.shape
     (('scheduler', 'instance', 'round'), (2, 2, 10))
     """
-    from fedwave.experiments.config.read import experiment_from, load_experiment, texts, to_mapping
+    from fedwave.experiments.config.read import experiment_from, load_experiment, texts
+    from fedwave.experiments.config.sweep import to_mapping
     from fedwave.experiments.report.outputs import write_results
     from fedwave.experiments.run.runner import running
     from fedwave.experiments.store.load import to_dataset
@@ -121,7 +122,7 @@ def run(
                 run = running(made, place, workers=workers, watch=watch, timeout=timeout)
                 results = held.enter_context(run)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
+                raise KeyboardInterrupt(f"stopped; the same call resumes the run in {folder}.") from None
         write_results(results, place)
         return to_dataset(results)
 

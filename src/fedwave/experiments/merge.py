@@ -64,7 +64,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
 
 @contextmanager
 def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -> Iterator[Results]:
-    """The same for those who write figures and tables: the new folder stays locked until the end of the block.
+    """Merges into ``out`` and keeps it locked for the block, which writes figures and tables.
 
     ``tell`` gets a sentence for each thing worth knowing. If the merge fails, the new folder is emptied again; if only
     the block fails, `fedwave report` writes its figures and tables.

@@ -88,7 +88,7 @@ def key_dropout(model: nn.Module) -> StepMasks:
     masks = StepMasks()
     for module in model.modules():
         if type(module) in (nn.Dropout, KeyedDropout) and "forward" not in vars(module):
-            # The object stays the same, with its hooks and in all its places.
+            # Only the class changes: hooks and shared uses of the layer stay.
             module.__class__ = KeyedDropout
             module.masks = masks  # type: ignore[assignment]
     return masks

@@ -28,8 +28,8 @@ PendingEvaluation = Callable[[], Evaluation]
 class EvaluationSizes:
     """How many images the central model is evaluated on after every round.
 
-    The images are a fixed random choice, the same for every run and round. More images than the dataset has means all
-    of them.
+    The images are a fixed random choice, the same for every run and round. Values above the size of the
+    dataset use all images.
 
     ``loss_images`` is the number of training images for ``Curves.loss``, ``test_images`` that of test images for
     ``Curves.accuracy`` and ``Curves.class_accuracy``. Every ``full_every`` rounds, and in the last one, the model is

@@ -6,23 +6,21 @@ The results are an ordinary Trace and the curves; a replay of the trace gives th
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedwave.aggregation import after_delivery
-from fedwave.errors import as_int, check_parameters
-from fedwave.learning.backends.cpu.chain import numba_advice
+from fedwave.errors import as_int
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay, TrainedLanes
 from fedwave.learning.schedule import TrainingRun, TrainingSchedule, training_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
-from fedwave.learning.task import task as make_task
+from fedwave.learning.train import what_to_train
 from fedwave.network.network import Network, check_network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
@@ -116,14 +114,10 @@ def train_in_lock_step(
     """
     check_network(network)
     chosen = find_scheduler(scheduler)
-    check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
+    learnt, how, images = what_to_train("train_in_lock_step", task, sizes, settings)
     rounds, seed = as_int("rounds", rounds, 1), as_int("seed", seed, 0)
     numbers = list(instance_numbers(instances))
-    learnt = task if isinstance(task, Task) else make_task(task)
-    how = Settings(**settings)
-    learner = LockStep(network, learnt, rounds, numbers, seed, chosen.name, how, sizes or EvaluationSizes())
-    if advice := numba_advice(lambda: learnt.new_model(0, 0), how):
-        warnings.warn(advice, stacklevel=2)
+    learner = LockStep(network, learnt, rounds, numbers, seed, chosen.name, how, images)
     trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, labels=learnt.labels(), learner=learner)
     return trace, learner.replay.curves(weights=True)[0]
 

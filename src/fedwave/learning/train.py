@@ -78,14 +78,7 @@ def train(
     (10, 784)
     """
     many = labelled_traces(traces)
-    check_parameters("train", settings, [f.name for f in fields(Settings)])
-    if not isinstance(sizes, EvaluationSizes | None):
-        raise FedwaveError(f"sizes is {short_repr(sizes)}, must be fw.EvaluationSizes(...).")
-    chosen = task if isinstance(task, Task) else make_task(task)
-    how = Settings(**settings)
-    replay = Replay(labelled_runs(many), chosen, how, sizes or EvaluationSizes())
-    if advice := numba_advice(lambda: chosen.new_model(0, 0), how):
-        warnings.warn(advice, stacklevel=2)
+    replay = Replay(labelled_runs(many), *what_to_train("train", task, sizes, settings))
     with _bar(many, replay.rounds) if progress else nullcontext() as tick:
         for _ in range(replay.rounds):
             replay.advance()
@@ -94,6 +87,19 @@ def train(
                     listener(1)
     curves = {one.label: one for one in replay.curves(weights=True)}
     return curves[traces.label] if isinstance(traces, Trace) else curves
+
+
+def what_to_train(
+    function: str, task: Task | str | Mapping[str, Any], sizes: EvaluationSizes | None, settings: Mapping[str, Any]
+) -> tuple[Task, Settings, EvaluationSizes]:
+    """Checks the arguments that ``train`` and ``train_in_lock_step`` have in common; advises once to install numba."""
+    check_parameters(function, settings, [f.name for f in fields(Settings)])
+    if not isinstance(sizes, EvaluationSizes | None):
+        raise FedwaveError(f"sizes is {short_repr(sizes)}, must be fw.EvaluationSizes(...).")
+    made, how = task if isinstance(task, Task) else make_task(task), Settings(**settings)
+    if advice := numba_advice(lambda: made.new_model(0, 0), how):
+        warnings.warn(advice, stacklevel=3)
+    return made, how, sizes or EvaluationSizes()
 
 
 def _bar(traces: Mapping[str, Trace], rounds: int) -> AbstractContextManager[Meter]:

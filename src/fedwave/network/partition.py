@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave.counter_rng import TrainingKeys, numbers, uniform
-from fedwave.errors import FedwaveError, as_int, check_number, short_repr
+from fedwave.errors import FedwaveError, as_int, check_number, set_int, short_repr
 from fedwave.parts import registry
 from fedwave.rng import stream
 from fedwave.types import FloatArray, IntArray, checked
@@ -100,7 +100,7 @@ class ByClass(Partition):
     held: int = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "held", as_int("ByClass held", self.held, 1))
+        set_int(self, "held", 1)
 
     def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         if self.held > classes:

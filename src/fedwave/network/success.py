@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, check_number, short_repr
+from fedwave.errors import FedwaveError, check_number, set_int, short_repr
 from fedwave.files.tables import as_number, read_table
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
@@ -98,7 +98,7 @@ class Turbo(SuccessModel):
     def __post_init__(self) -> None:
         check_number("Turbo midpoint_db", self.midpoint_db, note=" (dB)")
         check_number("Turbo slope", self.slope, "> 0")
-        object.__setattr__(self, "blocks", as_int("Turbo blocks", self.blocks, 1, _MOST))
+        set_int(self, "blocks", 1, _MOST)
 
     def probability(self, snr: FloatArray) -> FloatArray:
         # SNR 0 is -inf dB, and far below the midpoint exp overflows to inf: p = 0 in both cases.
@@ -114,8 +114,8 @@ class Turbo(SuccessModel):
         return one if self.blocks == 1 else one**self.blocks
 
     def mean_over_tries(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
-        # p is a distribution function: an upload arrives once the SNR exceeds a random level. The mean over quantiles
-        # of that level converges faster than the mean over gains, as a function of which p is nearly a step.
+        # p is a distribution function: an upload arrives once the SNR exceeds a random level. p is nearly a step
+        # in the gain, so averaging over quantiles of that level converges faster than averaging over gains.
         node, weight = np.polynomial.legendre.leggauss(_LEVELS)
         log_share = np.log((node + 1) / 2) / self.blocks
         logit = log_share - np.log(-np.expm1(log_share))
@@ -198,7 +198,7 @@ class Uncoded(SuccessModel):
     modulation: str = "qpsk"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", as_int("Uncoded bits", self.bits, 1, _MOST))
+        set_int(self, "bits", 1, _MOST)
         if self.modulation not in ("bpsk", "qpsk"):
             raise FedwaveError(f"Uncoded modulation is {self.modulation!r}, must be 'bpsk' or 'qpsk'.")
 
@@ -293,7 +293,7 @@ class Arq(SuccessModel):
     tries: int = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tries", as_int("Arq tries", self.tries, 1, _MOST))
+        set_int(self, "tries", 1, _MOST)
         _check_single_try("Arq", self.model)
 
     @property
@@ -324,7 +324,7 @@ class Harq(SuccessModel):
     tries: int = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tries", as_int("Harq tries", self.tries, 1, 1000))  # each draws its gains
+        set_int(self, "tries", 1, 1000)  # each draws its gains
         _check_single_try("Harq", self.model)
 
     @property

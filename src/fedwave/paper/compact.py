@@ -39,6 +39,7 @@ FILES = (
     *("config.yaml", "done.jsonl", SUMMARY, ROUNDS, "instances.csv", CURVES, "targets.csv"),
     *("score.png", "score-paper.png", "learning-curves.png", "one-instance.png", "targets.png"),
 )
+_UNREADABLE = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError, csv.Error)
 _ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
 
 
@@ -95,7 +96,16 @@ def read_compact(folder: Path) -> Compact:
     """Reads a compact export, or a run folder; raises FedwaveError if a file is missing or was changed."""
     try:
         return _read(folder)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, csv.Error) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        RecursionError,
+        AttributeError,
+        csv.Error,
+    ) as error:
         raise fw.FedwaveError(
             f"{folder} cannot be drawn ({type(error).__name__}: {error}): export it again with "
             "`fedwave report RUN --compact DIR`."

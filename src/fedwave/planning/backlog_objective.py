@@ -3,7 +3,7 @@
     g + v(n) = C(n) - E_p[(p C(n) - price)^+],   C(n) = n + theta + E_m v(n + m),   v(0) = 0.
 
 g is the least mean cost per round: backlog, and the price of transmissions. C(n) is what a successful upload
-saves: all future waiting of these n + m shards. The device transmits where p C(n) > price (spec.md, section 6).
+saves: all future waiting of these n + m shards. The device transmits where p C(n) > price (docs/theory.md).
 
 A backlog only grows until an upload succeeds, which makes it 0. The cost of a given policy therefore follows from
 one sweep from the largest n down to 0. The policy may have any form. Many problems are swept together.

@@ -3,17 +3,16 @@
     g + h(d) = h(d+1) + E_p[(p (R(d) - h(d+1)) - price)^+],    h(1) = 0.
 
 g is the largest mean of delivered mass, less what is paid. R(d) - h(d+1) is what a delivery at delay d is worth: its
-mass, less what waiting would have brought. The device transmits where p times this worth exceeds the price (spec.md,
-section 9). R(d) is k rho(d) (mass_reward.py). The problem is solved for k = 1; with the price divided by k it is that
-of any device.
+mass, less what waiting would have brought. The device transmits where p times this worth exceeds the price
+(docs/theory.md). R(d) is k rho(d) (mass_reward.py). The problem is solved for k = 1; with the price divided by k it is
+that of any device.
 
 The delay only grows until an upload succeeds, which makes it 1. The mean of a given policy therefore follows from one
 sweep from the largest delay down to 1. Mass counts as a negative cost in the sweeps.
 
 Beyond the last delay rho continues in a straight line with its steepest slope. This makes g too high, never too low,
-and ``error`` says by how much at most. A device for which no delay is worth the price has g = 0, up to delays so long
-that they do not matter: g is then bounded by the best ratio of mass to time, with uploads that cost what they cost at
-the best channel.
+and ``error`` says by how much at most. If no delay is worth the price, g = 0. Very long delays are not solved: there g
+is bounded by the maximum over k of (rho(k) - cost) / k, with the cost of an upload at the best channel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The price of a transmission at which all devices together use exactly the available slots.
 
 Only the slots couple the devices. With a price in their place, each device solves its own problem (an ``Objective``),
-and sum of g(price) - price * slots bounds what any policy can reach that uses no more slots on average (spec.md,
+and sum of g(price) - price * slots bounds what any policy can reach that uses no more slots on average (docs/theory.md,
 section 6). g is the least mean cost of a device; an objective that is maximised counts as a negative cost. The
 expression is concave in the price, with slope sum of service rates - slots. Its maximum is the best bound.
 """
@@ -129,7 +129,7 @@ def best_price(
 def _bracket(
     at: Callable[[float], PricedDevices[SolutionsT]], guess: float, factor: float
 ) -> tuple[PricedDevices[SolutionsT], PricedDevices[SolutionsT]]:
-    """Prices below and above the best one; twice the same object if it is the best price itself."""
+    """Prices below and above the best one; the same object twice if a price of 0 is best."""
     one = at(guess)
     if one.slope > 0:
         while (other := at(factor * one.price)).slope > 0:

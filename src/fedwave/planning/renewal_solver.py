@@ -89,8 +89,8 @@ def iterate_policy(
     ``evaluate(share, gain)``: from every state to the next successful upload the expected sums of the cost without
     the price, of transmissions, of rounds, and of a fourth quantity, ``[N, 4, B]``, under the policy that transmits
     with probability ``share`` and succeeds with ``gain``, ``[N, B]`` each. ``worth_after(v)``: the worth in every
-    state. It stops where no state saves more than ``saving(worth)``. So that every cycle ends, a stuck problem keeps
-    what it did in its largest state before (``last_state_keeps``), or transmits there always.
+    state. It stops where no state saves more than ``saving(worth)``. A stuck problem must still transmit in
+    its largest state: with ``last_state_keeps`` it repeats its last action there, else it always transmits.
     """
     always = levels.above(row, np.zeros(row.size), np.ones(row.size))
     share, gain, stuck = _policy(levels, row, price, worth, always)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import as_int
+from fedwave.errors import set_int
 from fedwave.planning.exact_model import decisions
 from fedwave.planning.exact_solver import ExactPlan, decision_gains, interpolated_gains
 from fedwave.rng import Draws
@@ -36,9 +36,9 @@ class Dp(Scheduler):
     small_only = True
 
     def __post_init__(self) -> None:
-        as_int("dp levels", self.levels, 1)
+        set_int(self, "levels", 1)
         if self.truncation is not None:
-            object.__setattr__(self, "truncation", as_int("dp truncation", self.truncation, 1))
+            set_int(self, "truncation", 1)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         devices = seen.success.shape[1]
@@ -68,8 +68,8 @@ class DpTs(Balsa):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_int("dp-ts levels", self.levels, 1)
-        as_int("dp-ts steps", self.steps, 1)
+        set_int(self, "levels", 1)
+        set_int(self, "steps", 1)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         devices = seen.success.shape[1]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import as_int, check_number
+from fedwave.errors import check_number, set_int
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.picking import pick_largest
@@ -91,7 +91,7 @@ class UpdateAware(Scheduler):
     formula = "update norm, if among the 2 W best SNR"
 
     def __post_init__(self) -> None:
-        as_int("update-aware breadth", self.breadth, 1)
+        set_int(self, "breadth", 1)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         devices = seen.snr.shape[1]

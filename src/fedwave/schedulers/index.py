@@ -2,7 +2,7 @@
 
 ``lagrangian`` ranks devices by p C(n; price): what a transmission now saves, at the price at which all devices together
 use exactly the available slots. ``whittle`` ranks by the price at which a device is indifferent between sending and
-waiting. Both follow from the single-device problem (planning/backlog_objective.py; spec.md, section 6).
+waiting. Both follow from the single-device problem (planning/backlog_objective.py, docs/theory.md).
 
 Planning assumes channels that are independent from round to round and buffers without limit; the schedulers also
 run on other networks.

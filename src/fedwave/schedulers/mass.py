@@ -10,8 +10,8 @@ elsewhere it is then `lee`. A cap is ignored.
 from the delay. It counts a device that was never heard as the fastest one.
 
 `mass-index` ranks devices by p (R(d) - h(d+1)): the mass of an upload now, less what waiting would have brought, at
-the price at which all devices together use exactly the available slots (planning/mass_objective.py; spec.md, section
-9). It does not observe x; `mass-index-bayes` uses the backlogs only to learn the rates. Planning assumes channels that
+the price at which all devices together use exactly the available slots (planning/mass_objective.py; docs/theory.md).
+It does not observe x; `mass-index-bayes` uses the backlogs only to learn the rates. Planning assumes channels that
 are independent from round to round; the schedulers also run on other networks.
 """
 

@@ -2,7 +2,7 @@
 
 Devices report with every upload that arrives how many samples of each class it holds. Of device u the access point
 knows q_uc, the share of class c in all its reports (of a device that was never heard: the same for all classes), and
-A_u, the mass that it has delivered, of which a part 1 / memory is forgotten in every round. So the model has learnt
+A_u, the mass that it has delivered, decayed by 1 - 1 / memory per round. So the model has learnt
 
     T_c = sum over u of A_u q_uc
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
-from fedwave.experiments.config.read import experiment_from, load_experiment, points, to_mapping, to_yaml
+from fedwave.experiments.config.read import experiment_from, load_experiment, to_yaml
 from fedwave.experiments.config.schema import field_names
+from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.files.yaml_text import read_yaml
 
 PROFILE = settings(

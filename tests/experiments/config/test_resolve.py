@@ -9,8 +9,9 @@ import pytest
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import experiment_from, load_experiment, points, to_mapping
+from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.config.resolve import filled
+from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.experiments.config.units import resolved, units_of
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.folder import RunFolder

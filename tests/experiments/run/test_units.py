@@ -8,7 +8,8 @@ import pytest
 from half_precision import needs_bfloat16
 
 import fedwave as fw
-from fedwave.experiments.config.read import experiment_from, points
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import axis_values, resolved, units_of
 from fedwave.experiments.run.runner import run_experiment
 

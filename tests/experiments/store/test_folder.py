@@ -21,7 +21,8 @@ from small_run import cut, rewritten
 from time_limit import time_limit
 
 import fedwave as fw
-from fedwave.experiments.config.read import experiment_from, to_mapping, to_yaml
+from fedwave.experiments.config.read import experiment_from, to_yaml
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run import work
 from fedwave.experiments.run.runner import Event, run_experiment

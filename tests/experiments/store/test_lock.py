@@ -17,6 +17,7 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.checksums import write_sums
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.lock import locked, writing_outputs
 from fedwave.experiments.store.output_names import output_files
@@ -197,8 +198,6 @@ def test_figures_alone_overwrite_only_what_fedwave_wrote(tmp_path: Path) -> None
     (folder / "notes.txt").write_text("mine")
 
     def write(**contents: str) -> None:
-        from fedwave.experiments.store.checksums import write_sums
-
         with writing_outputs(folder, names):
             for name, content in contents.items():
                 (folder / f"{name}.png").write_text(content)
@@ -206,8 +205,12 @@ def test_figures_alone_overwrite_only_what_fedwave_wrote(tmp_path: Path) -> None
 
     write(a="1", b="1")
     write(a="2")
-    (folder / "SHA256SUMS").unlink()  # killed before it was written
+    (folder / "SHA256SUMS").write_text("")  # killed before it was written
     write(a="3", b="3")
+    (folder / "SHA256SUMS").unlink()
+    with refused("overwritten"):  # the lock may be that of another program
+        write(a="4")
+    write_sums(folder, ["a.png", "b.png"])
     (folder / "a.png").write_text("edited")
     with refused(folder / "a.png", "overwritten"):
         write(a="4")

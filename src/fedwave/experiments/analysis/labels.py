@@ -109,7 +109,7 @@ def burn_in_note(rounds: int) -> str:
 
 
 def sentences(*texts: str) -> str:
-    """Sentences that are there, with spaces between."""
+    """Joins the non-empty sentences with spaces."""
     return " ".join(filter(None, texts))
 
 

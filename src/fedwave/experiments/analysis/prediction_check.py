@@ -19,8 +19,11 @@ from fedwave.experiments.analysis.labels import place
 from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.files import renamed
 from fedwave.experiments.store.dataset import Point, labels
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.folder import RunFolder, check_is_folder
+from fedwave.experiments.store.load import results_of
 from fedwave.parts import registry
 from fedwave.simulation import simulate
 from fedwave.theory.useful_mass import ScheduleMass
@@ -98,7 +101,9 @@ class PredictionCheck:
 
 def check_prediction(folder: Path) -> PredictionCheck:
     """Predict from the schedules of a finished, trained run what it has learnt."""
-    results = stored_results(folder)
+    check_is_folder(folder)
+    store = RunFolder(folder)
+    results, paths = results_of(store), store.data_paths()
     how = results.experiment
     if how.task is None:
         raise FedwaveError(f"{folder} holds no training that a prediction could be compared with.")
@@ -106,7 +111,9 @@ def check_prediction(folder: Path) -> PredictionCheck:
         raise FedwaveError(
             f"{folder} has {len(how.schedulers)} schedulers: an order of fewer than {_FEWEST} says nothing."
         )
-    return PredictionCheck(how.name, tuple(_checked(point) for point in results.points))
+    return PredictionCheck(
+        how.name, tuple(_checked(point, renamed(point.experiment, paths)) for point in results.points)
+    )
 
 
 def rank_correlations(predicted: FloatArray, learnt: FloatArray) -> FloatArray:
@@ -125,8 +132,8 @@ def rank_correlations(predicted: FloatArray, learnt: FloatArray) -> FloatArray:
     return found
 
 
-def _checked(point: Point) -> CheckedPoint:
-    how, names = point.experiment, tuple(labels(point.data))
+def _checked(point: Point, how: Experiment) -> CheckedPoint:
+    names = tuple(labels(point.data))
     assert how.task is not None
     network, rule = network_of(how.network), registry.build("aggregation", how.task.aggregation)
     made = schedulers_of(how)

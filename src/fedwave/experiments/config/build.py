@@ -43,7 +43,7 @@ def prepare(experiment: Experiment, sources: Mapping[str, str]) -> None:
 def check(experiment: Experiment, checked: Experiment | None = None) -> None:
     """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it.
 
-    What it shares with another experiment, which has been ``checked``, is not looked at again.
+    Skips fields that equal those of ``checked``, which was checked before.
     """
 
     def differ(*names: str) -> bool:

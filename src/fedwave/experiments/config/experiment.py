@@ -202,7 +202,7 @@ class Experiment(Checked):
     metrics: tuple[Part, ...] = ()
     """Round metrics that are watched beside the built-in ones, or in place of those of the same name."""
     metric: str = ""
-    """First in tables, and what the figures of a sweep show; if empty: accuracy with a task, else backlog."""
+    """Primary metric; if empty: accuracy with a task, else backlog."""
     sweep: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """What is varied: a field with its dots, such as network.slots, and the values it takes."""
 

@@ -37,7 +37,7 @@ def rooted(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def with_absolute_paths(experiment: Experiment) -> Experiment:
-    """The same experiment, as any folder can run it."""
+    """The experiment with absolute paths."""
     return _same_if_equal(experiment, rooted(to_mapping(experiment), Path()))
 
 

@@ -139,7 +139,7 @@ def check_part(family: str, part: Part, where: str) -> Any:
 
 @contextmanager
 def refusals_at(where: str) -> Iterator[None]:
-    """A refusal in the block says first where it was."""
+    """Prefixes a FedwaveError of the block with ``where``."""
     try:
         yield
     except FedwaveError as error:

@@ -17,21 +17,9 @@ from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import replaced, rooted
 from fedwave.experiments.config.parts import refusals_at
-from fedwave.experiments.config.sweep import check_points, points, to_mapping, with_value
+from fedwave.experiments.config.sweep import check_points, to_mapping, with_value
 from fedwave.files.reading import as_path, read_json, read_text
 from fedwave.parts.user_code import absolute, import_parts, is_module, is_named, named_texts, read_source
-
-__all__ = [
-    "experiment_from",
-    "load_experiment",
-    "points",
-    "preset_about",
-    "preset_names",
-    "stored_experiment",
-    "texts",
-    "to_mapping",
-    "to_yaml",
-]
 
 _PRESETS = "fedwave.experiments.presets"
 _NETWORKS = ("paper", "random")

@@ -15,7 +15,7 @@ from fedwave.experiments.config.schema import field_names, no_field
 from fedwave.parts import registry
 
 Point = dict[str, Any]  # the value of every axis
-Check = Callable[[Experiment, Experiment], None]  # refuses the first, where it is not the second, already checked
+Check = Callable[[Experiment, Experiment], None]  # raises if the first is invalid; skips what equals the second
 
 # Fields that every point must have the same, to be compared.
 _SAME = ("schedulers", "metrics", "first_instance", "imports", "sweep")

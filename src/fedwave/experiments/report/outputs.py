@@ -9,7 +9,7 @@ from typing import Any
 from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, notes
 from fedwave.experiments.analysis.tables import escape_markdown, latex, markdown, one_line
-from fedwave.experiments.config.read import to_mapping
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.report.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
@@ -113,7 +113,7 @@ def full_table(results: Results, paired: bool = False) -> Table:
 
 
 def note_of(results: Results) -> str:
-    """What one must know of the intervals and means of all points."""
+    """The note below a table: intervals and burn-in of all points."""
     points = results.points
     places = [place(point.where) for point in points]
     burn_in = notes([burn_in_note(point.experiment.burn_in) for point in points], places)

@@ -70,7 +70,7 @@ class Checkpointer:
             return None
 
     def _due(self) -> bool:
-        """Would the last one be older than it may be at the next call, if that comes as late as this one did?
+        """Is a checkpoint due? True if waiting for the next call would make the newest one too old.
 
         One that takes long to write (of a deep model, with a gradient waiting at every device, it has gigabytes) may
         grow older, but for 0 seconds, which ask for one after every round.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import WorkFailed, extra_for, plural
 from fedwave.experiments.config.build import check, network_of, prepare, training_advice
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import points
+from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Engine, Message, PathOf, run_here

@@ -20,7 +20,7 @@ from fedwave.plain_text import visible
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last one: the terminal was closed
 TIMEOUT = 3600.0  # seconds without a finished round: one round of a large model can take many minutes
-_NOTICE = "\nfedwave: stopping at the end of the round, with a checkpoint; once more stops at once.\n"
+_NOTICE = "\nfedwave: stopping at the end of the round, with a checkpoint; a second signal stops at once.\n"
 _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 _SHORTEST = 0.1  # seconds: alarms in quick succession would leave no time for anything else
 _LONGEST = 1e8  # seconds; years, and system calls refuse more
@@ -37,7 +37,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Terminated(SystemExit):
-    """What SIGTERM ends in: the process exits with the status that a shell gives to it."""
+    """SIGTERM or SIGHUP as a SystemExit, with status 128 + the signal."""
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(128 + number)

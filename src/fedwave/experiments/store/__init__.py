@@ -1,1 +1,1 @@
-"""What an experiment found: the run folder, its tables, and statistics over instances."""
+"""The run folder: its files, who may write it, how it is read and checked."""

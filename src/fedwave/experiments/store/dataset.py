@@ -65,7 +65,7 @@ class Results:
 
 
 def unit_dataset(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None = None) -> xr.Dataset:
-    """What schedulers, by their labels, brought on the same instances, and what was learnt."""
+    """The Dataset of one unit: traces by scheduler, with curves if it was trained."""
     import xarray as xr
 
     parts = [_variables(traces[label], curves[label] if curves else None) for label in traces]

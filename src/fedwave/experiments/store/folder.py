@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.config.read import to_mapping, to_yaml
+from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.config.run_id import first_difference, same_fields, short_json
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit, units_of
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
@@ -110,10 +111,14 @@ class RunFolder:
         for path, text in code.values():
             import_source(path, text)
         names = {name: path for name, (path, _) in code.items()}
-        return renamed(self.stored(), names | inputs.data_places(self.path, self.manifest.inputs, self.places))
+        return renamed(self.stored(), names | self.data_paths())
+
+    def data_paths(self) -> dict[str, str]:
+        """Where the data files that the experiment names are now: the copies, or the unchanged originals."""
+        return inputs.data_places(self.path, self.manifest.inputs, self.places)
 
     def begin(self, experiment: Experiment) -> list[Unit]:
-        """The units of a resolved experiment, which is written down here, or refused if it is another than before.
+        """Begins or resumes the run of a resolved experiment; returns its units. Raises if the folder holds another.
 
         The caller holds the lock. What the units read is kept here or pinned; they read that and nothing else.
         """

@@ -18,7 +18,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.store.checksums import SUMS, file_sha256, read_sums
 from fedwave.experiments.store.done import DONE
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST
-from fedwave.files.writing import check_folder, is_unfinished
+from fedwave.files.writing import check_folder, is_unfinished, write_text
 from fedwave.plain_text import visible
 
 LOCK = ".lock"
@@ -50,7 +50,7 @@ def writing_outputs(folder: Path, names: Iterable[str]) -> Iterator[None]:
     """Hold a folder for tables and figures with these names; a name that ends in / is that of a run folder."""
     _check_outputs(folder, names)
     with locked(folder):
-        (folder / SUMS).unlink(missing_ok=True)  # until it is written again, what is here is unfinished
+        write_text(folder / SUMS, "")  # until it is written again, what is here is unfinished
         yield
 
 
@@ -62,8 +62,9 @@ def _check_outputs(folder: Path, names: Iterable[str]) -> None:
     _check_not_within_run(folder)
     marked, listed = (os.path.lexists(folder / name) for name in (LOCK, SUMS))
     known = read_sums(folder) if marked and listed else {}
-    # Marked and not listed: fedwave was stopped before it wrote the checksums. A run folder has its own lock.
-    there = set() if marked and not listed else _entries(folder) & {name.partition("/")[0] for name in names} - {LOCK}
+    stopped = marked and listed and not known  # before fedwave wrote the checksums
+    # A run folder has its own lock.
+    there = set() if stopped else _entries(folder) & {name.partition("/")[0] for name in names} - {LOCK}
     for name in sorted(there - ({SUMS} if marked else set())):
         path = folder / name
         if not is_run_folder(path) and not (os.path.isfile(path) and file_sha256(path) == known.get(name)):

@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10 as Datasets, and ``load_dataset``, which finds every built-in dataset by name."""
+"""MNIST and CIFAR-10 as Datasets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.learning.datasets import sources
 from fedwave.learning.datasets.dataset import Dataset, Images
 from fedwave.learning.datasets.original_files import (
@@ -20,23 +19,17 @@ from fedwave.learning.datasets.original_files import (
     missing_files,
     read_original,
 )
-from fedwave.learning.datasets.synthetic import synthetic
 
 Bytes = npt.NDArray[np.uint8]
 Pixels = tuple[Bytes, Bytes, Bytes, Bytes]  # train images, train labels, test images, test labels
 
 
 def load_dataset(name: str, folder: Path | None = None, *, fetch: bool = True) -> Dataset:
-    """A dataset by name: "mnist", "cifar10" or "synthetic".
+    """A published dataset by name: "mnist" or "cifar10".
 
     The published files are read from ``folder`` (else ``data_folder()``) and checked against their md5 checksums.
     Missing ones are downloaded and kept there, unless ``fetch`` is false.
     """
-    if name == "synthetic":
-        return synthetic()
-    if name not in _PUBLISHED:
-        known = [*_PUBLISHED, "synthetic"]
-        raise FedwaveError(f"there is no dataset {name!r}; {did_you_mean(str(name), known)}")
     place = data_folder() if folder is None else Path(folder)
     if fetch:
         sources.fetch(name, place)

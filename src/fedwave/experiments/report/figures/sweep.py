@@ -173,7 +173,7 @@ def _name_categories(axes: Axes, values: Sequence[Any]) -> None:
 
 
 def _frame(axes: Axes, bands: Mapping[str, Band], floor: float | None) -> str:
-    """Scale the metric so that a scheduler that collapses does not flatten the others; returns what to say."""
+    """Scales the metric so that a collapsing scheduler does not flatten the others; returns a sentence on it."""
     means = {label: mean[~np.isnan(mean)] for label, (mean, _) in bands.items()}
     means = {label: mean for label, mean in means.items() if mean.size}
     if not means:

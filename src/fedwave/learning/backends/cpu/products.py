@@ -14,8 +14,7 @@ _INNER = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no
 kernel = njit(**_INNER, fastmath={"contract", "nsz"})
 # A literal number as an argument makes numba compile the function once more for it: hence np.int64(1) in calls.
 
-# Compiled into its caller. Each function compiles all that it calls once more, products above all: fewer steps between
-# them and the whole make compiling faster.
+# Inlined into its caller. numba recompiles everything that a function calls, so fewer layers of calls compile faster.
 inlined = njit(**_INNER, fastmath={"contract", "nsz"}, inline="always")
 # The terms of one number may be reordered.
 reordering = njit(**_INNER, fastmath={"contract", "nsz", "reassoc"})

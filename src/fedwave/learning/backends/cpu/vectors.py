@@ -2,8 +2,8 @@
 
 A matrix product is fast when its sums stay in registers. numba's loops do not lead to that, so the two inner loops of
 products are written here for vectors of the processor's width: TILES and DOTS. All numbers lie in one flat array
-("memory"), all positions in one table of integers. Reads run over the end of a row by less than a vector: whoever lays
-out the memory leaves that much room behind it (plan.py). Writes never do, except ``write_vector``.
+("memory"), all positions in one table of integers. Reads may pass the end of a row by less than a vector; plan.py
+leaves room for that. Writes never do, except ``write_vector``.
 """
 
 from __future__ import annotations
