@@ -137,6 +137,19 @@ def test_a_run_folder_is_described(fedwave, small_run: Path, monkeypatch: pytest
     assert fedwave("verify", "run")[0] == 0
 
 
+def test_a_run_folder_with_a_device_table_is_described_and_checked_from_anywhere(fedwave, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("count,rate,distance_m\n4,3,200\n")
+    how: dict[str, Any] = {
+        "network": {"kind": "table", "file": str(tmp_path / "d.csv"), "slots": 2},
+        "schedulers": ["fresh", "mass", "age"],
+    }
+    how |= {"rounds": 7, "instances": 2, "task": {"dataset": "synthetic:train=400,test=100", "model": "logistic"}}
+    fw.run(how, tmp_path / "run", workers=1)
+    (tmp_path / "d.csv").unlink()  # its copy is read
+    assert described(fedwave, tmp_path / "run")["devices"] == 4
+    assert fedwave("predict", "--check", tmp_path / "run")[0] == 0
+
+
 def test_a_trace_and_a_device_table_are_described(fedwave, refuses, tmp_path: Path) -> None:
     trace = fw.simulate(fw.paper_network(), "balsa", 6, [3, 4], seed=2, beliefs=True)
     trace.save(tmp_path / "t.npz")

@@ -117,6 +117,7 @@ def test_a_run_is_exported_into_a_new_folder_only(fedwave, refuses, results: Pat
     status, _, err = fedwave("report", "run-mnist", "--compact", results / "mnist")
     assert status == 2
     assert mentions(err, "results/mnist", "new")
+    refuses(("report", "run-score", "--compact", "new", "--out", "figures"), "--compact", "--out")
     status, text, err = fedwave("report", "run-score", "--compact", "new")
     assert (status, err) == (0, "")
     assert "instances.csv" in text

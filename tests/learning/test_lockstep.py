@@ -110,6 +110,7 @@ def test_update_aware_takes_the_largest_updates_of_the_best_channels() -> None:
 
 
 def test_breadth_says_how_many_channels_are_considered() -> None:
+    assert type(UpdateAware(breadth=2.0).breadth) is int  # type: ignore[arg-type]
     narrow, widest = (
         fw.train_in_lock_step(network(), UpdateAware(breadth=breadth), task(), 4, 1, sizes=SIZES, **EXACT)[0]
         for breadth in (1, 100)
@@ -259,7 +260,8 @@ def test_who_does_not_declare_it_cannot_see_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"rounds": -1}, {"instances": 0}, {"instances": [3, -4]}, {"seed": -1}, {"lane": 3}, {"lanes": 0}]
+    "changes",
+    [{"sizes": 5}, {"rounds": -1}, {"instances": 0}, {"instances": [3, -4]}, {"seed": -1}, {"lane": 3}, {"lanes": 0}],
 )
 def test_bad_input_is_told_in_one_sentence(changes: dict[str, Any]) -> None:
     ((name, value),) = changes.items()

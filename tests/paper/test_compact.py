@@ -123,6 +123,7 @@ BAD: dict[str, tuple[str, Callable[[Path], object]]] = {
     "no number": ("mnist/curves.csv", lambda path: replaced(path, "bench,4,2,", "bench,4,2,x")),
     "a line less": ("mnist/curves.csv", lambda path: path.write_text(path.read_text().rstrip().rpartition("\n")[0])),
     "no JSON": ("mnist/summary.json", lambda path: path.write_text("{")),
+    "nested too deeply": ("mnist/summary.json", lambda path: path.write_text("[" * 100_000)),
     "a fact less": ("score/summary.json", lambda path: replaced(path, "made_with", "made_by")),
     "no text": ("score/rounds.csv", lambda path: path.write_bytes(b"\xff")),
 }
