@@ -20,7 +20,7 @@ def check(part: Any, *, family: str | None = None, dataset: Any = None, network:
 
     ``part`` is a name, a name with parameters, a mapping, a class or an object. ``family`` is needed where a name is
     in several families, and for a function that makes a model or a dataset and is not registered. ``dataset`` (a
-    Dataset) gives the images for a model; by default it is tried with those of MNIST's and CIFAR-10's shape.
+    Dataset or its name) gives the images for a model; by default they have the shapes of MNIST's and CIFAR-10's.
     ``network`` is the network of a part that holds a number for each of its devices; by default a part is tried on
     small networks.
 
@@ -46,6 +46,8 @@ def check(part: Any, *, family: str | None = None, dataset: Any = None, network:
     chosen = family or _family_of(part)
     with extra_for(f"the check of a {registry.word(chosen)}"):
         contract = import_module(f"fedwave.checks.{chosen}").FAMILY
+    if isinstance(dataset, str):
+        dataset = registry.build("dataset", dataset)
     made, name = _function(chosen, part) if chosen in _FUNCTIONS else _declared(chosen, part)
     return run_checks(f"{registry.word(chosen)} {name!r}", Trial(made, contract, network, dataset))
 

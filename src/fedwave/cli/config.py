@@ -18,9 +18,9 @@ def config(
     imports: opt.Imports = None,
     schema: Annotated[bool, opt.flag("--schema", "Print the JSON schema, for editors that complete.")] = False,
 ) -> None:
-    """Print an experiment as YAML: checked, with every field.
+    """Print an experiment as YAML, checked, with every field that has a value.
 
-    `fedwave config quick > my-experiment.yaml` saves it. null is decided by the network, the dataset or the machine;
+    `fedwave config quick > my-experiment.yaml` saves it. The network, the dataset or the machine decides the rest;
     config.yaml of a run folder has the values that were used.
     """
     if schema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,8 +36,11 @@ def describe(
 ) -> None:
     """Describe an experiment, a run folder, a trace or a device table."""
     path = Path(what)
+    if path.is_dir() or path.suffix == ".npz":
+        for source in imports or ():
+            import_parts(source)
     if path.is_dir():
-        content = _run_folder(path, imports or ())
+        content = _run_folder(path)
     elif path.suffix == ".npz":
         content = _trace(path)
     elif path.suffix == ".csv":
@@ -76,10 +78,8 @@ def _network(network: Network) -> dict[str, Any]:
     return {"devices": network.size, "slots": slots.tolist() if len(slots) > 1 else int(slots[0]), **parts}
 
 
-def _run_folder(folder: Path, imports: Sequence[str]) -> dict[str, Any]:
+def _run_folder(folder: Path) -> dict[str, Any]:
     store = RunFolder(folder)
-    for source in imports:
-        import_parts(source)
     how, units = renamed(store.stored(), store.data_paths()), store.units()
     done = store.done.units
     finished = sum(unit.name in done for unit in units)

@@ -45,7 +45,7 @@ def predict(
     check_folder: Annotated[
         Path | None, opt.folder_option("--check DIR", "Check the prediction against a trained run.")
     ] = None,
-    out: Annotated[Path | None, opt.out("Folder for table and figure. Default: none.")] = None,
+    out: Annotated[Path | None, opt.out("Folder for the table, with --check also a figure. Default: none.")] = None,
     printing: opt.Printing,
 ) -> None:
     """Rank schedulers by the accuracy that their schedules lead to, without training.

@@ -49,6 +49,8 @@ def report(
         if out is not None:
             raise FedwaveError("--compact exports what lies in the run folder: leave out --out.")
         check_new(compact)
+        if RunFolder(folder).stored().sweep:
+            raise FedwaveError(f"{folder} holds a sweep, which has no compact export: publish its summary.csv.")
     show_again(folder, printing, words or (), out)
     if compact is not None:
         paths = export_compact(folder, compact)

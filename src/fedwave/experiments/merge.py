@@ -18,11 +18,9 @@ from fedwave.errors import FedwaveError, is_list, plural, short_repr
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.diff import compare_experiments, compare_versions
-from fedwave.experiments.store.done import DONE
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, table_names
 from fedwave.experiments.store.load import stored_results, to_dataset
-from fedwave.experiments.store.lock import PLACES, check_new
-from fedwave.experiments.store.manifest import CONFIG, MANIFEST
+from fedwave.experiments.store.lock import OWN_FILES, PLACES, check_new
 from fedwave.experiments.store.verify import verify
 from fedwave.files.reading import as_path, read_bytes
 from fedwave.files.writing import write_bytes
@@ -171,6 +169,6 @@ def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
     except BaseException:
         for name in PLACES:
             shutil.rmtree(store.path / name, ignore_errors=True)
-        for name in (CONFIG, MANIFEST, DONE):
+        for name in OWN_FILES:
             (store.path / name).unlink(missing_ok=True)
         raise

@@ -38,7 +38,7 @@ from fedwave.experiments.store.lock import check_links, check_run_place, locked
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
-from fedwave.experiments.store.trusted_code import named_code
+from fedwave.experiments.store.trusted_code import named_code, resume_command
 from fedwave.files.reading import is_there, read_bytes
 from fedwave.files.writing import write_bytes, write_text
 from fedwave.parts.user_code import import_source
@@ -95,6 +95,10 @@ class RunFolder:
         places = self.done.header.get("places")
         pairs = places.items() if isinstance(places, dict) else ()
         return {name: path for name, path in pairs if isinstance(path, str)}
+
+    def resume_command(self) -> str:
+        """The command that resumes the run, with the user's files that it needs."""
+        return resume_command(self.path, [self.places.get(name, name) for name in self.manifest.experiment.imports])
 
     def stored(self) -> Experiment:
         """The experiment, to read its results: imports nothing."""

@@ -54,7 +54,7 @@ def results_of(store: RunFolder) -> Results:
     if missing:
         raise FedwaveError(
             f"{store.path} is not finished ({len(missing)} of {len(units)} units are missing): "
-            f"run `fedwave resume {store.path}`."
+            f"run `{store.resume_command()}`."
         )
     return put_together(experiment, units, store.data)
 

@@ -23,6 +23,7 @@ from fedwave.plain_text import visible
 
 LOCK = ".lock"
 PLACES = ("rounds", "devices", "inputs", "checkpoints")  # folders of a run folder
+OWN_FILES = (CONFIG, MANIFEST, DONE)  # that a run writes before its tables and figures
 _BEGINNING = {LOCK, CONFIG, "inputs"}  # what a run writes before run.json
 
 
@@ -105,7 +106,7 @@ def check_links(folder: Path) -> None:
 def check_own_file(path: Path, folder: Path, outputs: Iterable[str]) -> None:
     """Raises FedwaveError for a file of the user's in the place of one that fedwave writes into a run folder."""
     real, inside = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
-    own = {LOCK, CONFIG, MANIFEST, DONE, *PLACES, *outputs}
+    own = {LOCK, *OWN_FILES, *PLACES, *outputs}
     if real.is_relative_to(inside) and {*real.relative_to(inside).parts[:1]} & own:
         raise FedwaveError(f"{path} is a file that fedwave itself writes into {folder}: choose another place.")
 

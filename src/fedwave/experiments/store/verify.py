@@ -48,7 +48,7 @@ def verify(folder: Path) -> list[Finding]:
 
 
 def _units(store: RunFolder) -> Iterator[Finding]:
-    units, again, wrong = store.units(), f"`fedwave resume {store.path}`", False
+    units, again, wrong = store.units(), f"`{store.resume_command()}`", False
     for unit in units:
         try:
             if unit.name in store.done.units:
