@@ -312,7 +312,7 @@ def test_what_an_actor_answers(tmp_path: Path) -> None:
     table.unlink()
     kind, why = answer(lost)
     assert kind == "refused"
-    assert mentions(why, "network.file", "devices.csv")
+    assert mentions(why, "network", "devices.csv")
     assert list(tmp_path.iterdir()) == []  # a node without the run folder writes no checkpoint
 
 

@@ -14,16 +14,9 @@ from refusals import mentions, refused
 import fedwave as fw
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig, TrainingConfig
-from fedwave.experiments.config.read import (
-    experiment_from,
-    load_experiment,
-    points,
-    preset_about,
-    preset_names,
-    to_mapping,
-    to_yaml,
-)
+from fedwave.experiments.config.read import experiment_from, load_experiment, preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
+from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 PRESETS = preset_names()
@@ -61,6 +54,8 @@ REFUSALS = {
     ("rounds=0x" + "f" * 5000,): ("rounds", "YAML", 1),
     ("rounds=0x" + "f" * 500,): ("rounds", "digits"),
     ("first_instance=1000000001",): ("first_instance", 1000000001),
+    ("sweep.metric=[score,backlog]",): ("sweep.metric", "same"),
+    ("sweep.against=[alsa-pi,balsa]",): ("sweep.against", "same"),
     ("sweep.first_instance=[0,5]",): ("sweep.first_instance", "same"),
     ("sweep.schedulers=[[age], [balsa]]",): ("sweep.schedulers", "same"),
     ("sweep.task.eta=[1, 0.1]",): ("sweep.task.eta", "null"),
@@ -103,7 +98,7 @@ REFUSALS = {
     ("rounds=!!python/object:os.system 5",): ("tag:yaml.org,2002:python/object:os.system",),
     ("name={a: 1, a: 2}",): ("key", "'a'"),
     ("sweep.network.fading.k=[1]", "network.fading=rician"): ("sweep.network.fading.k", 1, "network.fading"),
-    ("sweep.network.fading=[rician, {name: rician}]",): ("sweep.network.fading", "Part('rician')"),
+    ("sweep.network.fading=[rician, {name: rician}]",): ("sweep.network.fading", "'rician'"),
     ("sweep.schedulers.balsa.rule=[x]",): ("sweep.schedulers.balsa.rule", "'rule'", "stage_rule"),
     ("schedulers=['alpha-fresh:alpha=1']", "sweep.schedulers.alpha-fresh.alpha=[0, 1]"): ("alpha", "as"),
     ("schedulers=['alpha-fresh:alpha=1', alpha-fresh]", "schedulers.alpha.alpha=1"): ("schedulers.alpha.alpha",),

@@ -20,14 +20,8 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import check, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
 from fedwave.experiments.config.parts import Part
-from fedwave.experiments.config.read import (
-    experiment_from,
-    load_experiment,
-    points,
-    stored_experiment,
-    to_mapping,
-    to_yaml,
-)
+from fedwave.experiments.config.read import experiment_from, load_experiment, stored_experiment, to_yaml
+from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.parts import registry
 
@@ -243,7 +237,8 @@ def test_a_stored_experiment_is_read_without_its_inputs(own: Path) -> None:
         (own / name).unlink()
     code = (
         "import json, sys, pickle; from pathlib import Path\n"
-        "from fedwave.experiments.config.read import stored_experiment, points\n"
+        "from fedwave.experiments.config.read import stored_experiment\n"
+        "from fedwave.experiments.config.sweep import points\n"
         f"made = stored_experiment(json.loads(Path({str(own / 'config.json')!r}).read_text()))\n"
         "assert len(points(made)) == 2 and 'torch' not in sys.modules\n"
         "sys.stdout.buffer.write(pickle.dumps(made))"

@@ -20,7 +20,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures.learning import curves_figure, single_figure, targets_figure
 from fedwave.experiments.report.learning import is_synthetic, learning_of, write_learning
-from fedwave.experiments.report.outputs import comparison_of, summary
+from fedwave.experiments.report.outputs import comparison_of, full_table, summary
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, unit_dataset
 from fedwave.experiments.store.load import stored_results
@@ -318,3 +318,9 @@ def test_what_was_asked_for_comes_first_and_what_was_never_measured_is_no_column
     plain = run("w-max", training=replace(ASKED.training, full_every=0), rounds=2, instances=1)
     assert "accuracy_on_all" not in comparison_of(plain).metrics
     assert "nan" not in repr(comparison_of(plain))
+    # A table has the metrics that all its points have.
+    swept = Results(replace(plain.experiment, sweep={"training.full_every": (5, 0)}), [learned, plain])
+    for paired in (False, True):
+        heading, rows = full_table(replace(swept, points=[replace(p, where={"x": 1}) for p in swept.points]), paired)
+        assert {len(row) for row in rows} == {len(heading)}
+        assert "Accuracy on all" not in heading

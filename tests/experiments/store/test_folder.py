@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,18 @@ def test_a_damaged_table_is_named_and_only_its_unit_is_run_again(damage: str, ki
     assert any(name in event["message"] for event in events if event["event"] == "damaged")
     assert results(folder) == before
     assert sound(verify(folder))
+
+
+def test_a_unit_whose_tables_and_line_are_of_another_run_is_run_again(folder: Path, tmp_path: Path) -> None:
+    before, other = results(folder), tmp_path / "other"
+    run_experiment(replace(RunFolder(folder).experiment(), seed=6), other, workers=1)
+    for kind in ("rounds", "devices"):
+        shutil.copy(other / kind / f"{UNITS[0]}.parquet", folder / kind)
+    theirs = next(line for line in lines(other) if json.loads(line).get("unit") == UNITS[0])
+    ours = [line for line in lines(folder) if json.loads(line).get("unit") != UNITS[0]]
+    (folder / "done.jsonl").write_bytes(b"".join([*ours, theirs]))
+    assert begun(go_on(folder)) == [UNITS[0]]
+    assert results(folder) == before
 
 
 def test_a_torn_or_damaged_line_is_an_unfinished_unit(folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Le, Lt
 
 from fedwave.errors import FedwaveError, did_you_mean, short_repr
-from fedwave.experiments.config.parts import Part
+from fedwave.experiments.config.parts import Part, plain
 from fedwave.experiments.config.schema import (
     PYDANTIC,
     Amount,
@@ -265,5 +265,5 @@ def _check_once(field: str, values: Sequence[Any]) -> None:
         # 1 and 1.0 are the same, 1 and true are not.
         key = value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
         if key in seen:
-            raise FedwaveError(f"{field}[{i}] is {short_repr(value)} again: name each once.")
+            raise FedwaveError(f"{field}[{i}] is {short_repr(plain(value))} again: name each once.")
         seen.add(key)

@@ -17,8 +17,8 @@ from fedwave.parts import registry
 Point = dict[str, Any]  # the value of every axis
 Check = Callable[[Experiment, Experiment], None]  # raises if the first is invalid; skips what equals the second
 
-# Fields that every point must have the same, to be compared.
-_SAME = ("schedulers", "metrics", "first_instance", "imports", "sweep")
+# Fields that every point must have the same, to be compared in one table.
+_SAME = ("schedulers", "metrics", "metric", "against", "first_instance", "imports", "sweep")
 
 
 def to_mapping(experiment: Any) -> dict[str, Any]:

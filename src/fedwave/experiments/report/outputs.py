@@ -95,16 +95,17 @@ def _plain(where: dict[str, Any]) -> dict[str, Any]:
 
 
 def full_table(results: Results, paired: bool = False) -> Table:
-    """The scheduler, the point's place on every axis, and the mean of every metric.
+    """The scheduler, the point's place on every axis, and the mean of every metric that all points have.
 
     Or the paired differences from the base, without rows of the base.
     """
     compared = _compared(results)
     first = compared[0][1]
     axes = map(axis_label, results.experiment.sweep)
-    heading = [f"vs {first.base}" if paired else "Scheduler", *axes, *(first.labels[name] for name in first.metrics)]
+    names = [name for name in first.metrics if all(name in found.values for _, found in compared)]
+    heading = [f"vs {first.base}" if paired else "Scheduler", *axes, *(first.labels[name] for name in names)]
     rows = [
-        [found.name(label), *map(str, point.where.values()), *found.cells(label, found.metrics, paired)]
+        [found.name(label), *map(str, point.where.values()), *found.cells(label, names, paired)]
         for point, found in compared
         for label in found.schedulers
         if not (paired and label == found.base)

@@ -181,8 +181,8 @@ class RunFolder:
             self.checkpoint(unit).unlink(missing_ok=True)
 
     def finished(self, unit: Unit) -> bool:
-        """Is it stored? Raises Damaged, with the file's name, if a table of it has changed since."""
-        return unit.name in self.done.units and bool(self._contents(unit))
+        """Is it stored? Raises Damaged if a table of it has changed since, or is of another run."""
+        return unit.name in self.done.units and bool(self.data(unit).sizes)
 
     def is_finished(self) -> bool:
         """Is every unit stored and undamaged? Then nothing from outside is needed any more."""

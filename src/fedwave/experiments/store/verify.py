@@ -100,8 +100,9 @@ def _sums(store: RunFolder) -> Iterator[Finding]:
             yield Finding("sums", "wrong", f"{listed_names(sorted(names))}: {state} ({again})")
     if not (changed or missing or unlisted):
         yield Finding("sums", "ok", f"{plural(len(known), 'file')} as written")
-    if links := [name for name in known if os.path.islink(store.path / name)]:
-        yield Finding("sums", "note", f"{listed_names(links)}: a link, so that the file lies elsewhere")
+    real = os.path.realpath(store.path)
+    if links := [name for name in known if os.path.realpath(store.path / name) != os.path.join(real, name)]:
+        yield Finding("sums", "note", f"{listed_names(links)}: reached by a link, so that the file lies elsewhere")
 
 
 def _inputs(store: RunFolder) -> Iterator[Finding]:
