@@ -109,13 +109,15 @@ def _write_file(path: Path, content: Any) -> list[Path]:
         return [write_figure(content, path)]
     if path.suffix == ".csv":
         return [write_csv(path, *content)]
-    return [(write_json if path.suffix == ".json" else write_text)(path, content)]
+    if path.suffix == ".json":
+        return [write_json(path, content)]
+    return [write_text(path, content)]
 
 
 def print_tables(tables: Sequence[Table]) -> None:
     """Tables below each other, without cutting numbers.
 
-    Where a table is too wide, long names in its first column wrap, then lines exceed the terminal.
+    Where a table is too wide, long names in its first column wrap if that makes it fit; else lines exceed the terminal.
     """
     for number, table in enumerate(tables):
         screen = console()
@@ -130,7 +132,8 @@ def print_tables(tables: Sequence[Table]) -> None:
         if excess > 0:
             first = table.columns[0]
             longest = max(screen.measure(cell, options=unlimited).maximum for cell in first.cells)
-            first.max_width = max(len(str(first.header)), longest - excess)
+            if longest - excess >= len(str(first.header)):
+                first.max_width = longest - excess
             screen.width = max(screen.width, screen.measure(table, options=unlimited).maximum)
         screen.print(table)
         if caption:

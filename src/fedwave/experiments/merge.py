@@ -156,8 +156,9 @@ def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
     block = max(one.block or one.instances for one in at)
     whole = replace(at[0], instances=sum(one.instances for one in at), block=block)
     units = [unit for lot in lots for unit in lot.manifest.units]
-    groups = {(unit.point, unit.schedulers): number for number, unit in reversed([*enumerate(units)])}
-    units.sort(key=lambda unit: (unit.point, groups[unit.point, unit.schedulers]))  # as if they were cut at once
+    groups = dict.fromkeys((unit.point, unit.schedulers) for unit in units)
+    order = {group: number for number, group in enumerate(groups)}
+    units.sort(key=lambda unit: (unit.point, order[unit.point, unit.schedulers]))  # as if they were cut at once
     manifest = replace(first.manifest, experiment=whole, units=units)
     files = [(lot, name) for lot in lots for unit in lot.manifest.units for name in table_names(unit)]
     files += [(first, one.copy) for one in first.manifest.inputs.values() if one.copy is not None]

@@ -160,8 +160,10 @@ def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[s
             continue
         text = read_source(one) if not is_module(one) and os.path.isfile(one) else None
         same = [path for path, (its, _) in known.items() if its == text]
-        named[one] = same[0] if same else ""
-        missing += [] if same else [one]
+        if same:
+            named[one] = same[0]
+        else:
+            missing.append(one)
     if missing:
         words = " ".join(f"--import {shlex.quote(one if is_module(one) else Path(one).name)}" for one in missing)
         raise FedwaveError(

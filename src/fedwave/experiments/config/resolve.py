@@ -85,12 +85,15 @@ def _with_full_parts(experiment: Experiment) -> Experiment:
         given = getattr(getattr(experiment, room) if room else experiment, name, None)
         if given is not None:
             made = tuple(_full(family, one) for one in given) if field in PART_LISTS else _full(family, given)
-            full |= {field: made} if made != given else {}
+            if made != given:
+                full[field] = made
     sweep = {
         axis: tuple(_full(PARTS[axis], value, str(value)) if isinstance(value, Part) else value for value in values)
         for axis, values in experiment.sweep.items()
     }
-    return changed(experiment, full | ({"sweep": sweep} if sweep != experiment.sweep else {}))
+    if sweep != experiment.sweep:
+        full["sweep"] = sweep
+    return changed(experiment, full)
 
 
 def _full(family: str, part: Part, label: str | None = None) -> Part:

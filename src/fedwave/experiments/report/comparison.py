@@ -187,7 +187,8 @@ class Comparison:
                 own[metric] = vars(self.estimate(scheduler, metric))
                 own[f"{metric}_difference"] = vars(self.difference(scheduler, metric))
             ratio = self.backlog_ratio(scheduler)
-            own |= {} if ratio is None else {"backlog_ratio": vars(ratio)}
+            if ratio is not None:
+                own["backlog_ratio"] = vars(ratio)
             found[scheduler] = own | {"diverged": self.diverged(scheduler)}
         return found
 

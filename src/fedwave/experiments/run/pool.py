@@ -179,7 +179,8 @@ class Pool:
         taken = {one.number for one in self._workers}
         with signals_held():  # it must be among the workers, which are ended, when a signal is answered
             worker = self._new(next(number for number in count() if number not in taken))
-            self._workers += [] if worker is None else [worker]
+            if worker is not None:
+                self._workers.append(worker)
         return worker
 
     def _listen(self, worker: Worker) -> Generator[Finished, None, None]:

@@ -36,7 +36,10 @@ class Queue:
 
     def put_back(self, unit: Unit) -> None:
         """It goes on as soon as there is a worker."""
-        (self._waiting.append if self._needs_all_memory(unit) else self._waiting.appendleft)(unit)
+        if self._needs_all_memory(unit):
+            self._waiting.append(unit)
+        else:
+            self._waiting.appendleft(unit)
 
     def crashed(self, unit: Unit, kind: str, cause: str) -> str | None:
         """Its worker is gone: None if the unit is retried, or why it is abandoned. ``kind`` is one of LIMITS."""

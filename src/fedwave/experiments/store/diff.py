@@ -42,10 +42,8 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
 def compare_experiments(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> list[Finding]:
     """What decides the numbers of two runs, but for their instances; and as notes what does not."""
     fields = [to_mapping(store.stored()) for store in (a, b)]
-    decide, shown, cut = (
-        [choose(one) for one in fields]
-        for choose in (deciding_fields, lambda one: {name: one.get(name) for name in SHOWN}, cut_fields)
-    )
+    decide, cut = [deciding_fields(one) for one in fields], [cut_fields(one) for one in fields]
+    shown = [{name: one.get(name) for name in SHOWN} for one in fields]
     found = []
     if decide[0] != decide[1] or len({(*one.get("sweep", ()),) for one in fields}) > 1:
         found.append(Finding("experiment", "differs", _difference(decide, names)))
