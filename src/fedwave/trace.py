@@ -55,6 +55,11 @@ class Setup:
     labels: Labels | None = None
     version: str = __version__  # of fedwave, which simulated the first round
 
+    def same_as(self, other: Setup) -> bool:
+        """True if both make the same trace; the version of fedwave may differ."""
+        (mine, my_arrays), (theirs, their_arrays) = (replace(one, version="").packed() for one in (self, other))
+        return mine == theirs and _same_arrays(my_arrays, their_arrays)
+
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The setup as JSON, and the arrays that it refers to."""
         arrays: dict[str, Array] = {}
