@@ -25,7 +25,7 @@ from rich.text import Text
 
 from fedwave.cli.terminal import PlainConsole, print_error
 from fedwave.errors import FedwaveError
-from fedwave.plain_text import visible
+from fedwave.plain_text import brief, visible
 
 Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
 _UNITS = "{task.percentage:>3.0f} %  {task.fields[units]} units,"
@@ -42,7 +42,9 @@ def _json_lines(events: Path | None) -> Iterator[Watcher]:
         # O_NONBLOCK: opening a named pipe that nobody reads would never return.
         file = os.open(events, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
     except OSError as error:
-        raise FedwaveError(f"--events {events} cannot be written: {error.strerror}; choose another file.") from None
+        raise FedwaveError(
+            f"--events {brief(str(events))} cannot be written: {error.strerror}; choose another file."
+        ) from None
     last, broken = -_SECONDS, False
 
     def write(event: dict[str, Any]) -> None:
