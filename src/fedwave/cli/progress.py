@@ -43,7 +43,7 @@ def _json_lines(events: Path | None) -> Iterator[Watcher]:
         file = os.open(events, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
     except OSError as error:
         raise FedwaveError(
-            f"--events {brief(str(events))} cannot be written: {error.strerror}; choose another file."
+            f"--events {brief(events, 500)} cannot be written: {error.strerror}; choose another file."
         ) from None
     last, broken = -_SECONDS, False
 
