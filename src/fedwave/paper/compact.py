@@ -96,16 +96,7 @@ def read_compact(folder: Path) -> Compact:
     """Reads a compact export, or a run folder; raises FedwaveError if a file is missing or was changed."""
     try:
         return _read(folder)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        ArithmeticError,
-        RecursionError,
-        AttributeError,
-        csv.Error,
-    ) as error:
+    except _UNREADABLE as error:
         raise fw.FedwaveError(
             f"{folder} cannot be drawn ({type(error).__name__}: {error}): export it again with "
             "`fedwave report RUN --compact DIR`."
