@@ -29,7 +29,9 @@ from fedwave.types import (
     DEVICE_ARRAYS,
     INFORMATION,
     Array,
+    Decision,
     FloatArray,
+    IntArray,
     LabelState,
     Learner,
     NetworkState,
@@ -267,6 +269,7 @@ class Simulation:
             self._world.restore_channel(begun.rounds, begun.channel)
         freeze(self._state, self._memories)
         self._world_rounds = self._world.rounds(self.round + 1, rounds)
+        self._begun: tuple[WorldRound, IntArray]  # the round that was observed and not yet finished
         limit = np.asarray(network.table.buffer_limit)
         self._buffer_limit = limit if np.isfinite(limit).any() else None
 
@@ -274,20 +277,31 @@ class Simulation:
         """Play this many more rounds, or all that are left."""
         last = self.rounds if rounds is None else min(self.round + rounds, self.rounds)
         while self.round < last:
-            self._play_round(next(self._world_rounds))
+            seen = self.observe()
+            self.finish(seen, self.decide(seen))
             if self._meter is not None:
                 self._meter(1)
 
-    def _play_round(self, world: WorldRound) -> None:
-        counts, learner = self._counts, self._learner
+    def observe(self) -> Observation:
+        """Begin the next round: draw its world, train the devices if there is a learner, and return what is seen."""
+        world, counts, learner = next(self._world_rounds), self._counts, self._learner
         accepted = accept(counts, world.arrivals, self._buffer_limit)
         freeze(accepted)
         signals: Mapping[str, FloatArray] = {}
         if learner is not None:
             signals = learner.train(world.round, accepted, world.heard, counts.delay)
-        seen = self._observe(world, signals)
-        decision, self._state = self.scheduler.decide({**self._state}, seen, self._draws.at(world.round))
+        self._begun = world, accepted
+        return self._observe(world, signals)
+
+    def decide(self, seen: Observation) -> Decision:
+        """The decision of the scheduler, whose state it updates."""
+        decision, self._state = self.scheduler.decide({**self._state}, seen, self._draws.at(seen.round))
         freeze(self._state)
+        return decision
+
+    def finish(self, seen: Observation, decision: Decision) -> PlayedRound:
+        """Play the round that ``observe`` began with a decision, the scheduler's or another, and record it."""
+        (world, accepted), counts, learner = self._begun, self._counts, self._learner
         decision = checked_decision(decision, seen, self.scheduler)
         ideal = self.scheduler.ideal
         delivered = decision.transmits if ideal else arriving(self.network, world, decision)
@@ -305,6 +319,7 @@ class Simulation:
             self._check_memory(beliefs)
         self._recorder.write(self._metrics.metrics, values, played, beliefs)
         self._counts, self.round = after, world.round
+        return played
 
     def _observe(self, world: WorldRound, signals: Mapping[str, FloatArray]) -> Observation:
         """The Observation of a round, with only what the scheduler declared."""
