@@ -79,6 +79,7 @@ Choose parts; each of these modules also has the base class of its family:
     fading              models of the channel gain
     success             models of the success probability of an upload
     arrivals            models of the shards that arrive
+    availability        models of the rounds in which devices are there
     priors              priors of arrival rates
     posterior           posteriors of arrival rates
     rates               index schedulers with known or learned rates
@@ -100,7 +101,7 @@ from fedwave.checks import check
 from fedwave.errors import FedwaveError
 from fedwave.errors import extra_for as _extra_for
 from fedwave.metrics import Metric
-from fedwave.network import arrivals, fading, partition, success
+from fedwave.network import arrivals, availability, fading, partition, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts.registry import register
@@ -168,7 +169,7 @@ __all__ += ["run", "load", "merge", "load_experiment", "Experiment"]
 __all__ += ["backlog_bound", "score_bound", "mass_bound", "theory"]
 __all__ += ["figures", "tables", "statistics"]
 __all__ += ["register", "check", "Scheduler", "Observation", "Decision", "Draws", "Problem", "State", "Metric"]
-__all__ += ["PlayedRound", "fading", "success", "arrivals", "priors", "posterior", "rates", "partition"]
+__all__ += ["PlayedRound", "fading", "success", "arrivals", "availability", "priors", "posterior", "rates", "partition"]
 __all__ += ["aggregation", "metrics"]
 __all__ += ["FedwaveError", "__version__"]
 

@@ -28,6 +28,7 @@ PURPOSES = {
     "skew": 8,
     "weights": 9,
     "noise": 10,
+    "availability": 11,
 }
 
 

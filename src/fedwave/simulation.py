@@ -285,7 +285,7 @@ class Simulation:
     def observe(self) -> Observation:
         """Begin the next round: draw its world, train the devices if there is a learner, and return what is seen."""
         world, counts, learner = next(self._world_rounds), self._counts, self._learner
-        accepted = accept(counts, world.arrivals, self._buffer_limit)
+        accepted = accept(counts, world.arrivals, self._buffer_limit, world.available)
         freeze(accepted)
         signals: Mapping[str, FloatArray] = {}
         if learner is not None:
@@ -343,6 +343,7 @@ class Simulation:
             delay=counts.delay,
             delivered=counts.delivered,
             reported=counts.reported,
+            available=world.available,
             **allowed,
         )
 
@@ -494,6 +495,8 @@ def _device_rows(played: PlayedRound) -> dict[str, Array]:
         "delay": before.delay,
         "learned": after.learned,
     }
+    if world.available is not None:
+        values["available"] = world.available
     for name in ("arrivals", "waiting", "lost"):
         most = values[name].item(values[name].argmax())  # for few devices faster than max
         if most > _MOST_SHARDS:

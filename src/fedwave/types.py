@@ -44,6 +44,7 @@ DEVICE_ARRAYS = {
     "heard": "bool",
     "delay": "int32",
     "learned": "int64",
+    "available": "bool",  # only of a network whose devices can be away
 }
 
 # What a scheduler can declare in ``needs``, and the fields of the Observation that become visible.
@@ -132,6 +133,7 @@ class Problem:
     devices: int
     arrival_distribution: str  # which distribution the arrivals follow; not its parameters
     gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
+    away: str = ""  # what arrives at a device that is away: "lost" or "kept"; "": all devices are always there
 
 
 class Planning(Protocol):
@@ -163,7 +165,8 @@ class Observation:
 
     Always visible: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
     the last upload that arrived, this round included), ``delivered`` (whose upload arrived in the
-    round before) and ``reported`` (the n + m that came with it, 0 for the others).
+    round before), ``reported`` (the n + m that came with it, 0 for the others) and ``available`` (who is there and can
+    be picked).
 
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
     ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
@@ -191,6 +194,7 @@ class Observation:
     delay: IntArray
     delivered: BoolArray
     reported: IntArray
+    available: BoolArray
     gain: FloatArray
     snr: FloatArray
     success: FloatArray
@@ -200,7 +204,9 @@ class Observation:
     planning: Planning
     label_counts: IntArray
 
-    def __init__(self, **visible: Any) -> None:
+    def __init__(self, *, available: BoolArray | None = None, **visible: Any) -> None:
+        """``available`` None: all devices are there."""
+        self.available = np.broadcast_to(True, visible["delay"].shape) if available is None else available
         for name, value in visible.items():
             if isinstance(value, np.ndarray) and value.flags.writeable:
                 value = value.view()  # a learner may go on writing into its own array
@@ -219,7 +225,9 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who transmits in a round: at most W devices of each instance. Only schedulers with a ``decide`` make one.
+    """Who transmits in a round: at most W devices of each instance, nobody who is away.
+
+    Only schedulers with a ``decide`` make one.
 
     >>> import fedwave as fw
     >>> import numpy as np
@@ -255,6 +263,7 @@ class WorldRound:
     later_snr: FloatArray | None  # what HARQ's later tries add to the SNR; None without later tries
     arrivals: IntArray  # m
     heard: BoolArray | None  # who heard the broadcast; None: all devices always do
+    available: BoolArray | None = None  # who is there; None: all devices always are
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +318,8 @@ class Sums(NamedTuple):
 class PlayedRound:
     """A round that was played: everything that a metric may use. Arrays are ``[I, U]`` and read-only.
 
-    * ``world``: ``gain`` (h), ``snr``, ``success`` (p), ``luck``, ``arrivals`` (m), ``heard`` (None: all devices heard)
+    * ``world``: ``gain`` (h), ``snr``, ``success`` (p), ``luck``, ``arrivals`` (m), ``heard`` (None: all devices heard),
+      ``available`` (None: all devices are there)
     * ``decision``: ``transmits``
     * ``before``, ``after``: the counts at the round's start and end: ``waiting`` (n), ``learned`` (N), ``lost`` (so
       far), ``delay`` (d); ``after`` also has the uploads of this round: ``delivered`` and ``reported`` (n + m)

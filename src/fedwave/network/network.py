@@ -14,13 +14,19 @@ import numpy as np
 from fedwave.errors import FedwaveError, as_int, capped_len, check_number, did_you_mean, is_list, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
+from fedwave.network.availability import Always, Availability
 from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, Problem, checked, freeze
 
-_FADING, _SUCCESS, _ARRIVALS = Rayleigh(), Turbo(), Poisson()  # the defaults; a frozen part can be shared
+_FADING, _SUCCESS, _ARRIVALS, _ALWAYS = (
+    Rayleigh(),
+    Turbo(),
+    Poisson(),
+    Always(),
+)  # the defaults; a frozen part can be shared
 _DEFAULT_SLOTS = 5
 _BYTES_PER_ROUND = 16  # of a W in a list and in a tuple
 _LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
@@ -68,6 +74,7 @@ class Network:
     * ``fading``, ``success``, ``arrivals``: objects, or texts such as "rician:k_factor=6"
     * ``noise_dbm``: noise power in dBm
     * ``pathloss_intercept_db``, ``pathloss_slope_db``: path loss at 1 km, and its rise per tenfold distance, in dB
+    * ``availability``: in which rounds devices are there, an object or a text such as "on-off:mean_on=20,mean_off=5"
 
     >>> import fedwave as fw
     >>> import numpy as np
@@ -90,6 +97,7 @@ class Network:
     noise_dbm: float = -96.0
     pathloss_intercept_db: float = 128.1
     pathloss_slope_db: float = 37.6
+    availability: Availability = _ALWAYS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", DeviceTable.of(self.devices))
@@ -149,13 +157,17 @@ class Network:
 
     @property
     def chance(self) -> tuple[str, ...]:
-        """What differs at random between instances: "gains", "arrivals", "uploads" (at a given SNR), "broadcasts"."""
+        """What differs at random between instances.
+
+        One or more of "gains", "arrivals", "uploads" (at a given SNR), "broadcasts" and "availability".
+        """
         missing = np.asarray(self.table.miss_probability)
         differs = {
             "gains": not self.fading.shared,
             "arrivals": not self.arrivals.shared,
             "uploads": not self.success.certain,
             "broadcasts": bool(((missing > 0) & (missing < 1)).any()),
+            "availability": not self.availability.shared,
         }
         return tuple(name for name, does in differs.items() if does)
 
@@ -167,10 +179,11 @@ class Network:
     def __repr__(self) -> str:
         w = self.slots if isinstance(self.slots, int) else f"{len(self.slots)} values, one a round"
         devices = "1 device" if self.size == 1 else f"{self.size} devices"
+        away = "" if self.always_available else f"\n  availability {self.availability!r}"
         return (
             f"Network: {devices}, W = {w}, {self.rates.sum():g} shards a round, gamma = {self.gamma:g}\n"
             f"  fading {self.fading!r}, success {self.success!r}, arrivals {self.arrivals!r}"
-            f"{self.table.others()}"
+            f"{away}{self.table.others()}"
         )
 
     def _repr_html_(self) -> str:
@@ -187,13 +200,19 @@ class Network:
                 "check its distance and powers, the noise and the path loss."
             )
 
+    @property
+    def always_available(self) -> bool:
+        """Are all devices there in every round?"""
+        return isinstance(self.availability, Always)
+
     def slots_in(self, round_: int) -> int:
         """W of one round."""
         return self.slots if isinstance(self.slots, int) else self.slots[round_ - 1]
 
     def problem(self, instances: int) -> Problem:
         """The Problem that every scheduler is given before the first round."""
-        return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles())
+        away = "" if self.always_available else "kept" if self.availability.arrivals_while_away else "lost"
+        return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles(), away)
 
     def replace(self, **changes: Any) -> Network:
         """A copy with any field, or any column of the device table, replaced."""
@@ -214,11 +233,16 @@ class Network:
                 f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "
                 "give more, or run fewer rounds."
             )
-        for part in (self.fading, self.arrivals):
+        for part in (self.fading, self.arrivals, self.availability):
             part.check_run(rounds, self.size, int(ids.max()))
 
 
-_PARTS = (("fading", Fading, "rayleigh"), ("success", SuccessModel, "turbo"), ("arrivals", Arrivals, "poisson"))
+_PARTS = (
+    ("fading", Fading, "rayleigh"),
+    ("success", SuccessModel, "turbo"),
+    ("arrivals", Arrivals, "poisson"),
+    ("availability", Availability, "always"),
+)
 
 
 def paper_network(**changes: Any) -> Network:

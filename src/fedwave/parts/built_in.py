@@ -60,6 +60,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "zero-inflated-poisson": "fedwave.network.arrivals:ZeroInflatedPoisson",
         "recorded": "fedwave.network.arrivals:RecordedArrivals",
     },
+    "availability": {
+        "always": "fedwave.network.availability:Always",
+        "on-off": "fedwave.network.availability:OnOff",
+        "timetable": "fedwave.network.availability:Timetable",
+        "recorded": "fedwave.network.availability:RecordedAvailability",
+    },
     "prior": {
         "jeffreys": _SCHEDULERS + "priors:Jeffreys",
         "gamma": _SCHEDULERS + "priors:Gamma",
