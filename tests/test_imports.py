@@ -32,6 +32,7 @@ LAYERS = {
     "metrics": 8,
     "trace": 9,
     "simulation": 10,
+    "live": 11,
     "learning": 11,
     "checks": 12,
     "theory": 12,

@@ -28,6 +28,10 @@ Run schedulers on it, all at once or one by one with every round kept:
     extend              continues a trace
     remake              runs the simulation of a trace again
 
+Decide in production:
+
+    Live                a scheduler that is told what was measured, and says who transmits
+
 Train a model on a trace, or predict the outcome:
 
     task                a dataset, a model and the settings of local training
@@ -100,6 +104,7 @@ from fedwave import aggregation, metrics
 from fedwave.checks import check
 from fedwave.errors import FedwaveError
 from fedwave.errors import extra_for as _extra_for
+from fedwave.live import Live
 from fedwave.metrics import Metric
 from fedwave.network import arrivals, availability, fading, partition, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
@@ -163,6 +168,7 @@ _MODULES = {"figures", "statistics", "tables", "theory"}
 # In the order of the table above.
 __all__ = ["paper_network", "random_network", "read_devices", "Network", "Device", "DeviceTable"]
 __all__ += ["scheduler_names", "scheduler", "compare", "Comparison", "simulate", "Trace", "extend", "remake"]
+__all__ += ["Live"]
 __all__ += ["task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes"]
 __all__ += ["predict", "Prediction"]
 __all__ += ["run", "load", "merge", "load_experiment", "Experiment"]

@@ -318,8 +318,8 @@ class Sums(NamedTuple):
 class PlayedRound:
     """A round that was played: everything that a metric may use. Arrays are ``[I, U]`` and read-only.
 
-    * ``world``: ``gain`` (h), ``snr``, ``success`` (p), ``luck``, ``arrivals`` (m), ``heard`` (None: all devices heard),
-      ``available`` (None: all devices are there)
+    * ``world``: ``gain`` (h), ``snr``, ``success`` (p), ``luck``, ``arrivals`` (m), ``heard`` and
+      ``available`` (None: all devices heard, or are there)
     * ``decision``: ``transmits``
     * ``before``, ``after``: the counts at the round's start and end: ``waiting`` (n), ``learned`` (N), ``lost`` (so
       far), ``delay`` (d); ``after`` also has the uploads of this round: ``delivered`` and ``reported`` (n + m)

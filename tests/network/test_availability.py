@@ -58,7 +58,8 @@ def test_arrivals_of_a_device_that_is_away_are_lost_or_kept():
 def test_lost_and_buffer_limit_together():
     trace = run(MODELS["on-off"], buffer_limit=3)
     assert (trace.waiting <= 3).all()
-    assert (trace.lost[trace.available].sum() > 0) and (trace.lost[~trace.available].sum() > 0)
+    assert trace.lost[trace.available].any()
+    assert trace.lost[~trace.available].any()
 
 
 def test_the_chain_has_its_means_and_its_memory():
@@ -125,7 +126,7 @@ def test_a_decision_for_a_device_that_is_away_is_refused():
             transmits[:, :5] = True
             return fw.Decision(transmits), state
 
-    with pytest.raises(fw.FedwaveError, match="blind.*away"):
+    with pytest.raises(fw.FedwaveError, match=r"blind.*away"):
         run(MODELS["on-off"], Blind())
 
 

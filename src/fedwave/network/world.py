@@ -1,9 +1,9 @@
 """The World: everything that no decision can change, drawn before any decision.
 
-It holds the gains, the luck of uploads, the arrivals, their labels, missed broadcasts and who is away. Each has its own random
-stream, keyed by (seed, instance, block of rounds), so every scheduler meets the same world and comparisons are paired.
-Labels are keyed by round and device (partition.py). Luck is uniform and separate from p: an upload arrives if its luck
-lies below p (``arriving``), so the same world serves every decision.
+It holds the gains, the luck of uploads, the arrivals, their labels, missed broadcasts and who is away. Each has its own
+random stream, keyed by (seed, instance, block of rounds), so every scheduler meets the same world and comparisons are
+paired. Labels are keyed by round and device (partition.py). Luck is uniform and separate from p: an upload arrives if
+its luck lies below p (``arriving``), so the same world serves every decision.
 
 Models that users write fill the blocks, and ``types.checked`` tests every array that they return.
 """

@@ -91,7 +91,7 @@ class Scheduler(ABC):
         return {}
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
-        """The round's decision, in which at most ``seen.slots`` devices of each instance transmit, and the new state."""
+        """The round's decision, by which at most ``seen.slots`` devices of each instance transmit; the new state."""
         state = self.learn(state, seen, draws)
         freeze(state)
         found = self.priority(state, seen, draws)

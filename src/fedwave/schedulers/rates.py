@@ -277,6 +277,9 @@ def posterior_for(distribution: str, prior: Prior) -> Posterior:
 
 
 def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
-    """m of the round before, where backlogs are observed: a device has delivered n + m or still holds it."""
+    """m of the round before, where backlogs are observed: a device has delivered n + m or still holds it.
+
+    A real device that was restarted may hold less than before; then nothing has arrived.
+    """
     held_at_the_end = seen.reported + seen.waiting  # one of them is 0
-    return held_at_the_end - state["load_before"]
+    return np.maximum(held_at_the_end - state["load_before"], 0)
