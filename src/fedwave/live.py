@@ -171,9 +171,11 @@ class Live:
         if self._chosen is not None:
             raise FedwaveError(f"round {self.round} is open: call delivered({{...}}) before devices are added.")
         more = DeviceTable.of(devices)
-        columns = {one: np.append(getattr(self.network.table, one), getattr(more, one)) for one in DEVICE_COLUMNS}
+        own = dict(self.network.table.columns)
+        columns = {one: np.append(self.network.table.column(one), more.column(one)) for one in (*DEVICE_COLUMNS, *own)}
+        mine = {one: columns.pop(one) for one in own}
         new = more.name or tuple(str(self.network.size + k + 1) for k in range(len(more)))
-        table = DeviceTable(**columns, name=(*self.names, *new))
+        table = DeviceTable(**columns, name=(*self.names, *new), columns=mine)
         other = Live(self.network.replace(devices=table), self.scheduler, self.seed)
         other.round = self.round
         other._state = {

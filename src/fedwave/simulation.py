@@ -314,7 +314,7 @@ class Simulation:
         if learner is not None:
             learner.deliver(decision, after)
         freeze(score)
-        played = PlayedRound(world, decision, counts, after, accepted, score)
+        played = PlayedRound(world, decision, counts, after, accepted, score, self.network)
         self._memories, values = self._metrics.measure(self._memories, played)
         beliefs = self.scheduler.beliefs(self._state) if self.setup.beliefs else {}
         if beliefs and not self._recorder.beliefs:  # before memory is taken for them

@@ -13,7 +13,7 @@ Rounds are counted from 1, as in the paper.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -134,6 +134,11 @@ class Problem:
     arrival_distribution: str  # which distribution the arrivals follow; not its parameters
     gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
     away: str = ""  # what arrives at a device that is away: "lost" or "kept"; "": all devices are always there
+    table: Any = field(default=None, repr=False)  # the DeviceTable, if there is one
+
+    def column(self, name: str) -> FloatArray:
+        """A column of the device table, ``[U]``."""
+        return self.table.column(name)  # type: ignore[no-any-return]
 
 
 class Planning(Protocol):
@@ -325,6 +330,7 @@ class PlayedRound:
       far), ``delay`` (d); ``after`` also has the uploads of this round: ``delivered`` and ``reported`` (n + m)
     * ``accepted``: the arrivals that found room in the buffer, ``[I, U]``
     * ``score``: F, ``[I]``
+    * ``network``: the Network
 
     A Metric is given one:
 
@@ -344,6 +350,7 @@ class PlayedRound:
     after: NetworkState
     accepted: IntArray
     score: FloatArray
+    network: Any = None
 
     @cached_property
     def sums(self) -> Sums:

@@ -63,7 +63,8 @@ class Network:
 
         tx_power_dbm - (pathloss_intercept_db + pathloss_slope_db log10(distance_m / 1000)) - noise_dbm,
 
-    and interference adds to the noise. The upload arrives with the probability p that the success model gives this SNR.
+    or the ``snr_db`` of the device, and interference adds to the noise. The upload arrives with the probability p that
+    the success model gives this SNR.
     The score of a round is F = (shards delivered) - gamma (shards that wait after it).
 
     Parameters:
@@ -148,10 +149,13 @@ class Network:
     @cached_property
     def mean_snr(self) -> FloatArray:
         """The mean SNR of each device (SINR where there is interference), linear, ``[U]``."""
-        distance_m, tx_power_dbm = np.asarray(self.table.distance_m), np.asarray(self.table.tx_power_dbm)
+        snr_db, distance_m = np.asarray(self.table.snr_db), np.asarray(self.table.distance_m)
+        tx_power_dbm, noise_mw = np.asarray(self.table.tx_power_dbm), 10 ** (np.float64(self.noise_dbm) / 10)
         loss_db = self.pathloss_intercept_db + self.pathloss_slope_db * np.log10(distance_m / 1000.0)
-        noise = 10 ** (np.float64(self.noise_dbm) / 10) + 10 ** (np.asarray(self.table.interference_dbm) / 10)
+        noise = noise_mw + 10 ** (np.asarray(self.table.interference_dbm) / 10)
         out: FloatArray = 10 ** ((tx_power_dbm - loss_db) / 10) / noise
+        if not np.isnan(snr_db).all():
+            out = np.where(np.isnan(snr_db), out, 10 ** (snr_db / 10) * (noise_mw / noise))
         freeze(out)
         return out
 
@@ -212,7 +216,8 @@ class Network:
     def problem(self, instances: int) -> Problem:
         """The Problem that every scheduler is given before the first round."""
         away = "" if self.always_available else "kept" if self.availability.arrivals_while_away else "lost"
-        return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles(), away)
+        quartiles = self.fading.quartiles()
+        return Problem(instances, self.size, self.arrivals.distribution, quartiles, away, self.table)
 
     def replace(self, **changes: Any) -> Network:
         """A copy with any field, or any column of the device table, replaced."""
