@@ -90,9 +90,9 @@ def test_a_table_is_read_as_it_was_written_and_cannot_be_changed(tmp_path):
     assert np.asarray(ODD.replace(rate=4).rate).tolist() == [4] * 3  # one value serves all devices
     with open(tmp_path / "devices.CSV", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(DEVICE_COLUMNS)
+        writer.writerow(columns_of(ODD))
         writer.writerows(zip(*columns_of(ODD).values(), strict=True))
-    rows = [dict(zip(DEVICE_COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
+    rows = [dict(zip(columns_of(ODD), row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
     (tmp_path / "devices.yaml").write_text(write_yaml({"devices": rows}))
     trace = fw.simulate(fw.Network(devices=ODD, slots=1), "random", rounds=2, instances=1).save(tmp_path / "trace.npz")
     read = [fw.read_devices(tmp_path / name) for name in ("devices.CSV", "devices.yaml")]
