@@ -321,7 +321,7 @@ def _check_column(name: str, column: FloatArray) -> None:
         "snr_db": (np.isfinite(column) | np.isnan(column), "a number (dB)"),
         "tx_power_dbm": (np.isfinite(column), "a number (dBm)"),
         "interference_dbm": (column < np.inf, "a number (dBm), or -inf for none"),
-        "miss_probability": ((column >= 0) & (column <= 1), "between 0 and 1"),
+        "miss_probability": ((column >= 0) & (column <= 1), "between 0 and 1: is this percent?"),
         "buffer_limit": (
             (column >= 0) & ((column == np.inf) | (column == np.floor(column))),
             "a whole number >= 0, or inf for none",

@@ -157,7 +157,7 @@ class Rician(Fading):
     k_factor: float = 4.0
 
     def __post_init__(self) -> None:
-        check_number("Rician k_factor", self.k_factor, ">= 0", note=" (0 is Rayleigh)")
+        check_number("Rician k_factor", self.k_factor, ">= 0", note=" (0 is Rayleigh): is this dB?")
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         return block.draw(self.fresh), None
@@ -283,9 +283,7 @@ class RecordedGains(Recorded, Fading):
         gains = as_record(self.gains, np.float64, "recorded gains")
         if not np.all(np.isfinite(gains)) or np.any(gains < 0):
             where = tuple(int(i) for i in np.argwhere(~(np.isfinite(gains) & (gains >= 0)))[0])
-            raise FedwaveError(
-                f"recorded gain at {list(where)} is {gains[where]}, must be a number >= 0: clean the record first."
-            )
+            raise FedwaveError(f"recorded gain at {list(where)} is {gains[where]}, must be a number >= 0: is this dB?")
         object.__setattr__(self, "gains", gains)
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:

@@ -17,6 +17,7 @@ from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.availability import Always, Availability
 from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh
+from fedwave.network.plausible import warn_if_implausible
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, Problem, checked, freeze
@@ -124,6 +125,7 @@ class Network:
         for name, unit in (("noise_dbm", "dBm"), ("pathloss_intercept_db", "dB"), ("pathloss_slope_db", "dB")):
             check_number(name, getattr(self, name), note=f" ({unit})")
         self._check_mean_snr()
+        warn_if_implausible(self)
         if self.success.later_tries:  # a fading without new tries fails here instead of in the middle of a run
             self.fading.fresh(np.random.default_rng(0), (1,))
 
@@ -201,7 +203,7 @@ class Network:
             at = int(np.argmin(fine))
             raise FedwaveError(
                 f"the mean SNR of device {at + 1} is {decibels[at]:g} dB, must lie between -300 and 300 dB: "
-                "check its distance and powers, the noise and the path loss."
+                "check its distance and powers, the noise and the path loss, and their units."
             )
 
     @property
