@@ -136,19 +136,3 @@ def test_shares_of_the_bound_are_those_of_the_specification(rule):
         trace = fw.simulate(net, text, 1000, 8, seed=0)
         mass = weighted_mass(trace, net.rates, beta, rate, expected=True)[200:]
         assert mass.mean() / bound.value == pytest.approx(share, abs=0.004), name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule, rate, least", [("lee", logarithmic, 0.96), ("constant:beta=0.9", constant, 0.98)])
-def test_planning_comes_close_to_the_bound_also_where_rates_are_learnt(rule, rate, least):
-    net, bound = fw.paper_network(), fw.mass_bound(fw.paper_network(), rule).value
-    beta = float(rule.partition("=")[2] or 0.001)
-    mean = {}
-    for name in (*ALL, "alsa-pi"):
-        text = f"{name}:aggregation={rule}" if "mass" in name else name
-        trace = fw.simulate(net, text, 300, 16, seed=2)
-        mean[name] = weighted_mass(trace, net.rates, beta, rate, expected=True)[80:].mean() / bound
-    assert min(mean[name] for name in ALL) > least, mean
-    for index, greedy in zip(ALL[3:], ALL[:3], strict=True):
-        assert mean[index] > mean[greedy] - 0.002, mean
-    assert mean["alsa-pi"] < (0.75 if rule == "lee" else 0.99)
