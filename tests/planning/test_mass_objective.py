@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from refusals import refused
 from value_iteration import mass_by_value_iteration
 
-import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync
 from fedwave.planning import mass_objective
 from fedwave.planning.channel_levels import spread_levels
@@ -177,5 +177,5 @@ def test_where_no_plan_exists():
 
 @pytest.mark.parametrize("rule", [FedAsync(), FedBuff(), FedAsync(staleness="constant")], ids=str)
 def test_rules_that_do_not_weigh_by_the_share_are_refused(rule):
-    with pytest.raises(fw.FedwaveError, match=f"'{rule.name}' does not weigh an upload by c r.d. alone"):
+    with refused("aggregation", repr(rule.name)):
         Reward(rule)
