@@ -149,3 +149,32 @@ def test_a_decision_for_a_device_that_is_away_is_refused():
 def test_what_cannot_be_is_refused(make):
     with pytest.raises(fw.FedwaveError):
         make()
+
+
+@pytest.mark.parametrize("name", ["balsa", "balsa-po"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_posterior_covers_the_rounds_whose_arrivals_it_counts(name, kept):
+    trace = fw.simulate(
+        fw.paper_network(availability=fw.availability.OnOff(6, 3, arrivals_while_away=kept)),
+        name,
+        rounds=ROUNDS,
+        instances=3,
+        seed=2,
+        beliefs=True,
+    )
+    counts = np.ones_like(trace.available) if kept else trace.available  # rounds whose arrivals count
+    shards = trace.arrivals if kept else trace.accepted
+    observed = trace.available if name == "balsa" else trace.delivered
+    for i in range(3):
+        for u in range(25):
+            last = np.flatnonzero(observed[:-1, i, u])[-1:]  # evidence of the last round arrives after it
+            known = slice(0, int(last[0]) + 1) if last.size else slice(0, 0)
+            assert trace.beliefs["covered"][-1, i, u] == counts[known, i, u].sum()
+            assert trace.beliefs["counted"][-1, i, u] == shards[known, i, u].sum()
+
+
+def test_rates_are_learned_although_devices_sleep():
+    net = fw.paper_network(availability="timetable:period=4,awake=2")
+    theta = fw.simulate(net, "balsa", rounds=800, instances=4, seed=1, beliefs=True).beliefs["theta"][-1]
+    spread = np.sqrt(net.rates / 400)  # of 400 counted rounds
+    assert (np.abs(theta.mean(axis=0) - net.rates) < 4 * spread).all()
