@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from committed import Results, column, estimate_in
 from scipy import special
-
-import fedwave as fw
-from fedwave.paper import Floats
-from fedwave.paper.compact import Row, read_rows
-from fedwave.paper.results import Results, column, estimate_in
-from fedwave.paper.verdicts import (
+from verdicts import (
     HOLDS,
     NOT,
     OPEN,
@@ -43,6 +39,10 @@ from fedwave.paper.verdicts import (
     with_width,
     within,
 )
+
+import fedwave as fw
+from fedwave.paper import Floats
+from fedwave.paper.compact import Row, read_rows
 
 SCORE, LEARNING, THEOREMS = Claims(), Claims(), Claims()
 PARTS = {"score": SCORE, "learning": LEARNING, "theorems": THEOREMS}
