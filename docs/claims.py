@@ -492,5 +492,5 @@ def _choice(rows: list[Row]) -> str:
         means = [pair(estimate_in(mine[name], "mean", "half_width"), 3) for name in known]
         apart = {k: estimate_in(mine[k], "difference", "difference_half_width") for k in OTHERS if k in mine}
         shown.append([*point, *means, judged(apart, below, SIMILAR_ACCURACY)])
-    heading = [*map(fw.figures.axis_label, axes), *map(fw.figures.name_of, known), "RR, W-max below ALSA-PI"]
+    heading = [*map(fw.figures.field_name, axes), *map(fw.figures.name_of, known), "RR, W-max below ALSA-PI"]
     return "\n" + fw.tables.markdown(heading, shown)

@@ -83,7 +83,7 @@ def _draw_scores(left: Axes, right: Axes, scores: fw.figures.Scores | None) -> N
             _leave_empty(axis, "no scores here")
         return
     looks = fw.figures.styles(list(scores.bands))
-    found = {label: scores.bands[label] for label in fw.figures.paper_schedulers(scores) or scores.bands}
+    found = {label: scores.bands[label] for label in scores.of_paper or scores.bands}
     window = fw.figures.window_of(scores.rounds)
     fw.figures.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
     fw.figures.draw_recent(left, found, looks)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.analysis.labels import place
+from fedwave.experiments.analysis.captions import place
 from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of

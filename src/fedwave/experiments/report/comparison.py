@@ -11,11 +11,11 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.analysis.bootstrap import Interval, bootstrap_ratio
-from fedwave.experiments.analysis.labels import burn_in_note, sentences, title
+from fedwave.experiments.analysis.captions import burn_in_note, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
-from fedwave.experiments.store.dataset import curves_of, label_of, labels, metrics_of
+from fedwave.experiments.store.dataset import curves_of, labels, long_name, metrics_of
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Comparison:
     schedulers: tuple[str, ...]
     base: str  # differences are taken from it, instance by instance
     values: Mapping[str, FloatArray]  # [scheduler, instance] by metric
-    labels: Mapping[str, str]  # what people call the metrics
+    long_names: Mapping[str, str]  # what people call the metrics
     first: str = ""  # the metric that was asked for: it comes first everywhere
     title: str = ""  # what was run
     note: str = ""  # what one must know of the intervals and means; may be empty
@@ -79,7 +79,7 @@ class Comparison:
         if "accuracy_on_all" in names and not np.isfinite(data["accuracy_on_all"].values).any():
             names.remove("accuracy_on_all")  # it was never measured
         values = {name: per_instance(data, name, burn_in) for name in names}
-        called = {name: label_of(data, name) for name in names}
+        called = {name: long_name(data, name) for name in names}
         if "loss" in names:
             values["spikes"] = np.stack([curves_of(data, k).spikes() for k in schedulers])
             called["spikes"] = "Spikes of the loss"

@@ -205,7 +205,7 @@ def metrics_of(data: xr.Dataset) -> list[str]:
     return [str(name) for name, variable in data.data_vars.items() if variable.dims[-1] == "round"]
 
 
-def label_of(data: xr.Dataset, metric: str) -> str:
+def long_name(data: xr.Dataset, metric: str) -> str:
     """What people call a metric."""
     return str(data[metric].attrs.get("long_name", metric))
 
