@@ -15,14 +15,14 @@ from fedwave.experiments.analysis.captions import burn_in_note, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
-from fedwave.experiments.store.dataset import curves_of, labels, long_name, metrics_of
+from fedwave.experiments.report.figures.common import Figure
+from fedwave.experiments.report.figures.comparison import comparison_figure
+from fedwave.experiments.store.dataset import curves_of, long_name, metrics_of, scheduler_labels
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-    from fedwave.experiments.report.figures.common import Figure
 
 COLUMNS = (
     "scheduler",
@@ -37,7 +37,6 @@ COLUMNS = (
 )
 # A table for a terminal has no room for these; one in a file has them all.
 _LEFT_OUT = {"arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "accuracy_on_all", "worst_class"}
-_FILES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".eps")
 Table = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -71,7 +70,7 @@ class Comparison:
     @classmethod
     def of(cls, data: xr.Dataset, base: str, burn_in: int = 0, first: str = "") -> Comparison:
         """Every metric of ``data``, ``first`` in front; ``burn_in`` rounds are left out of means over rounds."""
-        schedulers, names = tuple(labels(data)), metrics_of(data)
+        schedulers, names = tuple(scheduler_labels(data)), metrics_of(data)
         if base not in schedulers:
             raise FedwaveError(f"differences are wanted from {base!r}, which is not among the schedulers run.")
         if first and first not in names:
@@ -230,18 +229,10 @@ class Comparison:
 
     def plot(self, *metrics: str) -> Figure:
         """A panel per metric: mean and 95 % interval of every scheduler. A matplotlib Figure, with ``savefig``."""
-        from fedwave.experiments.report.figures.comparison import comparison_figure
-
-        for name in metrics:
-            if not isinstance(name, str) or name.lower().endswith(_FILES):
-                raise FedwaveError(
-                    f"plot is given {name!r}, must be names of metrics, such as {self.metrics[0]!r}; "
-                    "a file is written by plot().savefig('figure.png')."
-                )
         return comparison_figure(self, metrics or self.brief)
 
     def __repr__(self) -> str:
-        about = f"Comparison of {plural(len(self.schedulers), 'scheduler')}: {self._made_with()}"
+        about = f"Comparison of {plural(len(self.schedulers), 'scheduler')}: {self.title}"
         about += " (± 95 % interval)" if self.has_intervals else ""
         tables = [markdown(*self.table())]
         if len(self.schedulers) > 1:
@@ -253,10 +244,7 @@ class Comparison:
 
         tables = [self.table(), self.table(paired=True)] if len(self.schedulers) > 1 else [self.table()]
         shown = [pd.DataFrame(r, columns=h).to_html(index=False) for h, r in tables]
-        return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(self._footer())}</p>"
+        return f"<p>{escape(self.title)}</p>{''.join(shown)}<p>{escape(self._footer())}</p>"
 
     def _footer(self) -> str:
         return sentences(self.left_out(*self.brief), self.note)
-
-    def _made_with(self) -> str:
-        return self.title or plural(self.instances, "instance")

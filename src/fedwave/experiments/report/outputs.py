@@ -21,7 +21,7 @@ from fedwave.experiments.report.figures.score import BANDS, Scores, score_figure
 from fedwave.experiments.report.figures.sweep import sweep_figure
 from fedwave.experiments.report.summary import comparison_of, full_table, interval_note, note_of, summary, title_of
 from fedwave.experiments.store.checksums import write_sums
-from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, metrics_of
+from fedwave.experiments.store.dataset import Point, Results, curves_of, metrics_of, scheduler_labels
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.output_names import sweep_stems
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
@@ -66,7 +66,7 @@ def write_score(point: Point, folder: Path) -> list[Path]:
     values = Comparison.of(point.data, scores.base).values  # of the whole run, without a burn-in
     rows = [
         [label, number, *(f"{array[s, i]:.10g}" for array in values.values())]
-        for s, label in enumerate(labels(point.data))
+        for s, label in enumerate(scheduler_labels(point.data))
         for i, number in enumerate(point.data["instance"].values)
     ]
     return [*paths, write_csv(folder / "instances.csv", ["scheduler", "instance", *values], rows)]
@@ -99,7 +99,7 @@ def _write_devices(data: xr.Dataset, folder: Path) -> list[Path]:
     if not names or devices * data.sizes["scheduler"] > _MOST_ROWS:
         return []
     rows: list[list[Any]] = []
-    for label in labels(data):
+    for label in scheduler_labels(data):
         own = data.sel(scheduler=label).transpose("device", "instance", ...)
         bands = [randomness.band(own[name].values, name, label) for name in names]
         for place, device in enumerate(data["device"].values):
@@ -137,7 +137,7 @@ def _write_curves(points: Sequence[Point], path: Path) -> Path:
         names.append("accuracy_on_all")
     for point in points:
         arrays = [point.data[n].transpose("scheduler", "instance", "round").values for n in names]
-        keys, instances = labels(point.data), point.data["instance"].values
+        keys, instances = scheduler_labels(point.data), point.data["instance"].values
         for s, i, t in np.ndindex(arrays[0].shape):
             numbers = (_six_digits(float(array[s, i, t])) for array in arrays)
             rows.append([*point.where.values(), keys[s], instances[i], t + 1, *numbers])
@@ -160,7 +160,7 @@ def _write_targets(point: Point, path: Path) -> Path:
         "high_of_those",
     ]
     lines: list[list[Any]] = []
-    for label in labels(point.data):
+    for label in scheduler_labels(point.data):
         curves = curves_of(point.data, label)
         for target in point.experiment.targets:
             found = bootstrap_rounds(curves.rounds_to(target), point.experiment.rounds)

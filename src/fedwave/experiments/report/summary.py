@@ -9,7 +9,7 @@ from fedwave.experiments.analysis.captions import burn_in_note, field_name, is_s
 from fedwave.experiments.analysis.randomness import Randomness, notes
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.report.comparison import Comparison, Table
-from fedwave.experiments.store.dataset import Point, Results, labels
+from fedwave.experiments.store.dataset import Point, Results, scheduler_labels
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def learnt_json(point: Point) -> dict[str, Any]:
         uploads = [dict(zip(data["device"].values.tolist(), means, strict=True)) for means in uploads]
     return {
         "synthetic": is_synthetic(point.experiment),
-        "class_accuracy": dict(zip(labels(data), by_class, strict=True)),
-        "uploads_per_device": dict(zip(labels(data), uploads, strict=True)),
+        "class_accuracy": dict(zip(scheduler_labels(data), by_class, strict=True)),
+        "uploads_per_device": dict(zip(scheduler_labels(data), uploads, strict=True)),
     }
 
 
@@ -77,7 +77,7 @@ def worst_devices(data: xr.Dataset) -> dict[str, tuple[str, float]]:
         return {}
     shares = data["device_share"].mean("instance")
     found = {}
-    for label in labels(data):
+    for label in scheduler_labels(data):
         own = shares.sel(scheduler=label)
         place = int(own.argmin("device"))
         found[label] = (str(own["device"].values[place]), float(own.values[place]))

@@ -10,7 +10,7 @@ import numpy as np
 from fedwave.experiments.analysis.captions import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import Point, labels, long_name, series
+from fedwave.experiments.store.dataset import Point, long_name, scheduler_labels, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,11 +41,11 @@ def rounds_figure(point: Point, metrics: Sequence[str]) -> Figure:
     """Every metric against the round, a panel each: mean and 95 % band over instances."""
     data = point.data
     figure, axes = common.figure_of(len(metrics), 2, (5, 3.4), (1, 1))
-    randomness, looks = Randomness.of(data), common.styles(labels(data))
+    randomness, looks = Randomness.of(data), common.styles(scheduler_labels(data))
     for axis, metric in zip(axes, metrics, strict=True):
         common.label_panel(axis, "", "Round", long_name(data, metric))
         floor = common.floor_of(data[metric].values)
-        for scheduler in labels(data):
+        for scheduler in scheduler_labels(data):
             values = randomness.band(series(data, scheduler, metric), metric, scheduler, skip_nan=True)
             common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floor)
     some_missing = any(not np.isfinite(data[metric].values).all() for metric in metrics)

@@ -9,7 +9,7 @@ import numpy as np
 from fedwave.experiments.analysis.captions import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import labels, long_name
+from fedwave.experiments.store.dataset import long_name, scheduler_labels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +20,7 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
     """A metric of every device: the mean over instances of every scheduler, with its interval."""
     names = [str(name) for name in data["device"].values]
     figure, (axis,) = common.figure_with(1, 1, (max(7.0, 3.5 + 0.28 * len(names)), 4.8))
-    shown, randomness, looks = labels(data), Randomness.of(data), common.styles(labels(data))
+    shown, randomness, looks = scheduler_labels(data), Randomness.of(data), common.styles(scheduler_labels(data))
     for number, label in enumerate(shown):
         values = data[metric].sel(scheduler=label).transpose("device", "instance").values
         places = common.dodged(np.arange(float(len(names))), number, len(shown))

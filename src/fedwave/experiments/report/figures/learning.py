@@ -13,7 +13,7 @@ from fedwave.experiments.analysis.captions import dataset_of, is_synthetic, sent
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import Point, curves_of, labels, long_name, series
+from fedwave.experiments.store.dataset import Point, curves_of, long_name, scheduler_labels, series
 from fedwave.metrics import describe
 from fedwave.types import FloatArray
 
@@ -55,7 +55,7 @@ class Learning:
 
     def curves(self) -> dict[str, Curves]:
         """The curves of every scheduler."""
-        return {label: curves_of(self.data, label) for label in labels(self.data)}
+        return {label: curves_of(self.data, label) for label in scheduler_labels(self.data)}
 
 
 def learning_figures(learnt: Learning) -> dict[str, Figure]:
@@ -78,7 +78,7 @@ def curves_figure(learnt: Learning) -> Figure:
 
 def draw_means(axis: Axes, learnt: Learning, metric: str) -> None:
     """The loss or the accuracy of every scheduler in a panel."""
-    looks = common.styles(labels(learnt.data))
+    looks = common.styles(scheduler_labels(learnt.data))
     means = [
         _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
         for label, curves in learnt.curves().items()
@@ -133,7 +133,7 @@ def single_figure(learnt: Learning) -> Figure:
 
 def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
     """The same of the first instance alone."""
-    looks = common.styles(labels(learnt.data))
+    looks = common.styles(scheduler_labels(learnt.data))
     for label, curves in learnt.curves().items():
         spikes = _mean_of_finite(curves.spikes())
         name = f"{_name(label, curves)} ({'-' if np.isnan(spikes) else f'{spikes:.1f}'})"
@@ -148,7 +148,7 @@ def targets_figure(learnt: Learning) -> Figure:
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
     common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
     draw_shares(left, learnt)
-    moved = "Points in (a) are shifted sideways to be seen." if len(labels(learnt.data)) > 1 else ""
+    moved = "Points in (a) are shifted sideways to be seen." if len(scheduler_labels(learnt.data)) > 1 else ""
     note = sentences(draw_rounds_needed(right, learnt), moved)
     return _with_caption(figure, left, learnt, note)
 
@@ -158,7 +158,7 @@ def draw_shares(axis: Axes, learnt: Learning) -> None:
 
     Most schedulers share most points, so each is moved sideways by a part of the distance between targets.
     """
-    targets, looks = np.array(learnt.targets), common.styles(labels(learnt.data))
+    targets, looks = np.array(learnt.targets), common.styles(scheduler_labels(learnt.data))
     step = np.ptp(targets) / max(1, len(targets) - 1) or 0.01
     for place, (label, curves) in enumerate(learnt.curves().items()):
         share = np.array([curves.reaches(target).mean() for target in targets])
@@ -173,7 +173,7 @@ def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str
 
     Returns what to say of those.
     """
-    targets, looks = np.array(learnt.targets), common.styles(labels(learnt.data))
+    targets, looks = np.array(learnt.targets), common.styles(scheduler_labels(learnt.data))
     some = none = False
     for label, curves in learnt.curves().items():
         needed = np.stack([curves.rounds_to(target) for target in targets])  # [target, instance]
@@ -211,7 +211,7 @@ def _frame(axis: Axes, learnt: Learning, metric: str, top: float | None) -> None
     if metric == "loss":
         axis.set_ylim(bottom=0, top=top)
         return
-    best = _largest([series(learnt.data, label, metric) for label in labels(learnt.data)])
+    best = _largest([series(learnt.data, label, metric) for label in scheduler_labels(learnt.data)])
     axis.set_ylim(0.0, min(1.0, best * 1.05))
 
 

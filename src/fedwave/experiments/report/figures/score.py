@@ -12,7 +12,7 @@ from fedwave.experiments.analysis.captions import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.analysis.statistics import Band, moving_mean, running_mean
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import labels, long_name, series
+from fedwave.experiments.store.dataset import long_name, scheduler_labels, series
 from fedwave.metrics import describe
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
@@ -42,7 +42,7 @@ class Scores:
     @classmethod
     def of(cls, data: xr.Dataset, base: str) -> Scores:
         """The bands of every scheduler of a run."""
-        bands = {label: score_bands(data, label, base) for label in labels(data)}
+        bands = {label: score_bands(data, label, base) for label in scheduler_labels(data)}
         return cls(bands, base, title(data), bands_caption(data), long_name(data, "score"), long_name(data, "backlog"))
 
     @property

@@ -12,7 +12,7 @@ from fedwave.experiments.analysis import randomness
 from fedwave.experiments.analysis.captions import burn_in_note, field_name, place, sentences, title_at
 from fedwave.experiments.analysis.statistics import Band, per_instance
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import Point, labels, long_name
+from fedwave.experiments.store.dataset import Point, long_name, scheduler_labels
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     values = [per_instance(point.data, metric, point.experiment.burn_in) for point in points]
     covered = [randomness.Randomness.of(one) for one in data]
     bands: dict[str, Band] = {}
-    for number, label in enumerate(labels(data[0])):
+    for number, label in enumerate(scheduler_labels(data[0])):
         found = [
             # An instance that diverged is left out.
             one.estimate(own[number][np.isfinite(own[number])], metric, label)
