@@ -15,7 +15,6 @@ from fedwave.experiments.analysis.captions import burn_in_note, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
-from fedwave.experiments.report.figures.common import Figure
 from fedwave.experiments.report.figures.comparison import comparison_figure
 from fedwave.experiments.store.dataset import curves_of, long_name, metrics_of, scheduler_labels
 from fedwave.types import FloatArray
@@ -23,6 +22,8 @@ from fedwave.types import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+    from fedwave.experiments.report.figures.common import Figure
 
 COLUMNS = (
     "scheduler",
