@@ -162,10 +162,6 @@ PARTS: dict[str, Callable[[bool], Files]] = {
     "regret": _regret,
     "convergence": _convergence,
 }
-FILES = frozenset(
-    {
-        *(f"{name}.{ending}" for name in ("gap", "times", "regret", "convergence") for ending in ("png", "svg", "csv")),
-        *(f"backlogs.{ending}" for ending in ("md", "tex", "json")),
-        "regret.json",
-    }
-)
+_FIGURES = ("gap", "times", "regret", "convergence")
+FILES = {*_FIGURES, *(f"{name}.csv" for name in _FIGURES), "regret.json"}
+FILES |= {f"backlogs.{ending}" for ending in ("md", "tex", "json")}

@@ -44,8 +44,8 @@ def section_figure(found: Sequence[Compact]) -> Figure:
     notes.append(fw.figures.sentences(*drawn))
     if any(one.learnt is not None for one in shown.values()):
         notes.append(
-            "Fig. 5: hollow where some instances never reach a target and are left out of the mean; no point: none "
-            "does. Points of the shares are shifted sideways to be seen."
+            "Fig. 5, rounds required: hollow where some instances never reach a target, and are left out of the mean; "
+            "no point: none does. Points of the shares are shifted sideways to be seen."
         )
     _restyle(axes)
     _add_legend(figure, axes)
@@ -136,7 +136,6 @@ def _restyle(axes: Sequence[Axes]) -> None:
     for name, line in named:
         line.set_linestyle(_DASHES[order.index(name) % len(_DASHES)])
         line.set_markerfacecolor("white")
-        line.set_markersize(3.5)
     for axis in axes:
         axis.set_title(axis.get_title(loc="left"), loc="left", fontsize=_MIDDLE, pad=3)
         axis.tick_params(labelsize=_SMALL, length=2, pad=1.5)
@@ -144,6 +143,7 @@ def _restyle(axes: Sequence[Axes]) -> None:
             text.set_fontsize(_SMALL)
         axis.xaxis.labelpad = axis.yaxis.labelpad = 1
         for line in axis.get_lines():
+            line.set_markersize(3.5)
             line.set_linewidth(min(float(line.get_linewidth()), 1.1))
 
 

@@ -100,10 +100,10 @@ def title(*data: xr.Dataset) -> str:
 def title_at(where: Mapping[str, Any], *data: xr.Dataset) -> str:
     """What was run at a place of a sweep: the place on axes that the title does not state anyway, and the title."""
     more = {axis: value for axis, value in where.items() if axis not in _STATED}
-    return ", ".join(filter(None, (place(more), title(*data))))
+    return ", ".join(filter(None, (point_name(more), title(*data))))
 
 
-def place(where: Mapping[str, Any]) -> str:
+def point_name(where: Mapping[str, Any]) -> str:
     """A point of a sweep: "Slots W = 3, Seed = 1"."""
     return ", ".join(f"{field_name(axis)} = {value}" for axis, value in where.items())
 

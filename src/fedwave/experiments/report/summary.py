@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedwave.experiments.analysis.captions import burn_in_note, field_name, is_synthetic, place, sentences, title
+from fedwave.experiments.analysis.captions import burn_in_note, field_name, is_synthetic, point_name, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, notes
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.report.comparison import Comparison, Table
@@ -111,7 +111,7 @@ def full_table(results: Results, paired: bool = False) -> Table:
 def note_of(results: Results) -> str:
     """The note below a table: intervals and burn-in of all points."""
     points = results.points
-    places = [place(point.where) for point in points]
+    places = [point_name(point.where) for point in points]
     burn_in = notes([burn_in_note(point.experiment.burn_in) for point in points], places)
     randomness = notes([Randomness.of(point.data).note for point in points], places)
     return sentences(burn_in, randomness, worst_note(points[0].data) if len(points) == 1 else "")

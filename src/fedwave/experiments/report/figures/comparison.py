@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwave.experiments.analysis.captions import sentences, title
-from fedwave.experiments.analysis.randomness import Randomness, caption
+from fedwave.experiments.analysis.randomness import Randomness, intervals_are
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.store.dataset import Point, long_name, scheduler_labels, series
 
@@ -50,4 +50,6 @@ def rounds_figure(point: Point, metrics: Sequence[str]) -> Figure:
             common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floor)
     some_missing = any(not np.isfinite(data[metric].values).all() for metric in metrics)
     left_out = "Instances without a number in a round are left out of it." if some_missing else ""
-    return common.finish(figure, axes[0], title(data), sentences(caption("Bands", data), left_out, randomness.note))
+    return common.finish(
+        figure, axes[0], title(data), sentences(intervals_are("Bands", data), left_out, randomness.note)
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwave.experiments.analysis.captions import sentences, title
-from fedwave.experiments.analysis.randomness import Randomness, caption
+from fedwave.experiments.analysis.randomness import Randomness, intervals_are
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.store.dataset import long_name, scheduler_labels
 
@@ -31,4 +31,4 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
     common.name_ticks(axis.xaxis, names, turned=0 if numbered else 35)
     axis.set_xlim(-0.5, len(names) - 0.5)
     axis.set_ylim(bottom=0)
-    return common.finish(figure, axis, title(data), sentences(caption("Bars", data), randomness.note))
+    return common.finish(figure, axis, title(data), sentences(intervals_are("Bars", data), randomness.note))

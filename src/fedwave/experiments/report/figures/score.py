@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwave.experiments.analysis.captions import sentences, title
-from fedwave.experiments.analysis.randomness import Randomness, caption
+from fedwave.experiments.analysis.randomness import Randomness, intervals_are
 from fedwave.experiments.analysis.statistics import Band, moving_mean, running_mean
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.store.dataset import long_name, scheduler_labels, series
@@ -58,7 +58,7 @@ class Scores:
 
 def bands_caption(data: xr.Dataset) -> str:
     """What the bands are and cover, by the attributes of results."""
-    return sentences(caption("Bands", data), Randomness.of(data).note)
+    return sentences(intervals_are("Bands", data), Randomness.of(data).note)
 
 
 def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedwave.errors import is_number
 from fedwave.experiments.analysis import randomness
-from fedwave.experiments.analysis.captions import burn_in_note, field_name, place, sentences, title_at
+from fedwave.experiments.analysis.captions import burn_in_note, field_name, point_name, sentences, title_at
 from fedwave.experiments.analysis.statistics import Band, per_instance
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.store.dataset import Point, long_name, scheduler_labels
@@ -39,9 +39,9 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
         bands[label] = np.array([e.mean for e in found]), np.array([e.half_width for e in found])
     every = np.concatenate([own.ravel() for own in values])
     places = [point.where[axis] for point in points]
-    at = [place({axis: value}) for value in places]
+    at = [point_name({axis: value}) for value in places]
     text = sentences(
-        randomness.caption("Bands", *data),
+        randomness.intervals_are("Bands", *data),
         "" if np.isfinite(every).all() else "Instances without a finite number are left out.",
         randomness.notes([burn_in_note(point.experiment.burn_in) for point in points], at),
         randomness.notes([one.note for one in covered], at),
