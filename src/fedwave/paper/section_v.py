@@ -70,8 +70,7 @@ def on_page(found: Sequence[Compact]) -> dict[str, list[Compact]]:
 def _draw_scores(left: Axes, right: Axes, scores: fw.figures.Scores) -> None:
     looks = fw.figures.styles(list(scores.bands))
     found = {label: scores.bands[label] for label in scores.of_paper or scores.bands}
-    window = fw.figures.window_of(scores.rounds)
-    fw.figures.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
+    fw.figures.label_panel(left, f"Fig. 2  Score, mean of {scores.window} rounds", "Round", "Score")
     fw.figures.draw_recent(left, found, looks)
     base = fw.figures.name_of(scores.base)
     heading = f"Fig. 2  Mean score so far, less that of {base} (paired)"

@@ -45,7 +45,6 @@ from fedwave.experiments.report.figures.score import (
     draw_recent,
     scale_differences,
     score_figures,
-    window_of,
 )
 
 __all__ = [
@@ -71,7 +70,6 @@ __all__ = [
     "score_figures",
     "draw_recent",
     "scale_differences",
-    "window_of",
     # trained runs
     "Learning",
     "learning_figures",

@@ -12,7 +12,7 @@ from fedwave.experiments.analysis.captions import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, intervals_are
 from fedwave.experiments.analysis.statistics import Band, moving_mean, running_mean
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import long_name, scheduler_labels, series
+from fedwave.experiments.store.dataset import scheduler_labels, series
 from fedwave.metrics import describe
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # The score of a single round is mostly luck, and round-robin's jumps with its turn of five rounds.
 _WINDOW = 25
 # Of every scheduler and round: the score, its mean so far, the paired difference of that from the base, the backlog,
-# and the mean score of the last rounds (``window_of``), which the first rounds do not have.
+# and the mean score of the last rounds (``Scores.window``), which the first rounds do not have.
 BANDS = ("score", "running", "running_difference", "backlog", "recent")
 
 
@@ -36,19 +36,22 @@ class Scores:
     base: str  # differences are taken from it
     title: str  # what was run
     caption: str  # what the bands are
-    score: str = describe("score").label  # what people call the two metrics
-    backlog: str = describe("backlog").label
 
     @classmethod
     def of(cls, data: xr.Dataset, base: str) -> Scores:
         """The bands of every scheduler of a run."""
         bands = {label: score_bands(data, label, base) for label in scheduler_labels(data)}
-        return cls(bands, base, title(data), bands_caption(data), long_name(data, "score"), long_name(data, "backlog"))
+        return cls(bands, base, title(data), bands_caption(data))
 
     @property
     def rounds(self) -> int:
         """How many were played."""
         return len(next(iter(self.bands.values()))["score"][0])
+
+    @property
+    def window(self) -> int:
+        """How many rounds "recent" is the mean of."""
+        return _window(self.rounds)
 
     @property
     def of_paper(self) -> list[str]:
@@ -66,7 +69,7 @@ def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:
     score, randomness = series(data, scheduler, "score"), Randomness.of(data)
     running = running_mean(score)
     apart = running - running_mean(series(data, base, "score"))
-    window = window_of(len(score))
+    window = _window(len(score))
     recent = np.full(score.shape, np.nan)
     recent[window - 1 :] = moving_mean(score, window)
     return {
@@ -78,8 +81,7 @@ def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:
     }
 
 
-def window_of(rounds: int) -> int:
-    """How many rounds "recent" is the mean of."""
+def _window(rounds: int) -> int:
     return max(1, min(_WINDOW, rounds // 5))
 
 
@@ -100,14 +102,14 @@ def score_figure(scores: Scores, caption: str, shown: Sequence[str] | None = Non
     ``shown`` are some of the schedulers, by default all; each looks as in the figure of all.
     """
     figure, axes = common.figure_with(2, 2, (10, 7.8))
-    window = window_of(scores.rounds)
-    bold = f"; bold: mean of {window} rounds" if window > 1 else ""
-    common.label_panel(axes[0], f"(a) {scores.score}{bold}", "Round", scores.score)
-    running = f"{scores.score}, mean so far"
+    score, backlog = (describe(name).label for name in ("score", "backlog"))
+    bold = f"; bold: mean of {scores.window} rounds" if scores.window > 1 else ""
+    common.label_panel(axes[0], f"(a) {score}{bold}", "Round", score)
+    running = f"{score}, mean so far"
     common.label_panel(axes[1], f"(b) {running}", "Round", running)
     apart = f"Difference from {common.name_of(scores.base)}"
     common.label_panel(axes[2], "(c) Paired difference of (b)", "Round", apart)
-    common.label_panel(axes[3], f"(d) {scores.backlog}", "Round", scores.backlog)
+    common.label_panel(axes[3], f"(d) {backlog}", "Round", backlog)
     looks = common.styles(list(scores.bands))
     found = {label: scores.bands[label] for label in (scores.bands if shown is None else shown)}
     for label, bands in found.items():
