@@ -116,7 +116,7 @@ def _draw_bound(axis: Axes, result: Regret) -> None:
     for label in ("balsa", "dp-ts"):
         words = f"{fw.figures.name_of(label)}, measured"
         mean = result.regret[label].mean(axis=1)
-        fw.figures.draw_line(axis, mean, looks[label], result.rounds, marker="", label=words)
+        fw.figures.draw_line(axis, mean, looks[label], result.rounds, label=words)
     axis.set(xscale="log", yscale="log", xlim=(1, far[-1]))
     axis.set_ylim(bottom=1e-6)
     axis.legend(frameon=False, fontsize=8, loc="upper left")
