@@ -63,7 +63,7 @@ def show_again(folder: Path, printing: opt.Printing, words: Sequence[str] = (), 
     check_is_folder(folder)
     store = RunFolder(folder)
     results = _changed(results_of(store), words)
-    if (warning := other_versions(folder, store.done.units.values(), "is shown with")) is not None:
+    if (warning := other_versions(folder, store.done.units.values())) is not None:
         print_error(warning)
     if out is None or os.path.realpath(out) == os.path.realpath(folder):
         with store.locked():

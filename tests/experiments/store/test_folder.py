@@ -249,7 +249,7 @@ def test_other_numerics_do_not_go_on(half: Path, made: Path, monkeypatch: pytest
 def test_other_versions_are_said(half: Path) -> None:
     rewritten(half, lambda line: line.get("versions", {}).update(numpy="1.0", own="\x1b[31m"))
     (said,) = warnings(go_on(half))
-    assert mentions(said, "numpy 1.0", f"numpy {__import__('numpy').__version__}")
+    assert mentions(said, "numpy 1.0", __import__("numpy").__version__)
     assert "\x1b" not in said
     notes = [one.text for one in verify(half) if one.state == "note"]
     assert any("numpy 1.0" in note for note in notes)

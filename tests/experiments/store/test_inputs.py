@@ -290,7 +290,7 @@ def test_the_version_of_a_package_that_a_part_is_from_is_recorded(
     lines = list(read_done(tmp_path / "run").units.values())
     assert versions_of(lines[0])["parts-test"] == "1.2"
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts-test\nVersion: 1.3\n")
-    assert mentions(other_versions(tmp_path / "run", lines, "goes on with"), "parts-test 1.3")
+    assert mentions(other_versions(tmp_path / "run", lines), "parts-test 1.2", "1.3")
 
 
 def test_workers_import_the_text_and_not_the_file(tmp_path: Path) -> None:

@@ -62,9 +62,3 @@ def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any
     if isinstance(is_, dict) and isinstance(asked, dict):
         return first_difference(is_, asked, f"{field}.")
     return field, is_, asked
-
-
-def short_json(value: Any) -> str:
-    """A value in a sentence."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) < 60 else text[:57] + "..."

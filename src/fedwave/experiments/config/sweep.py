@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from itertools import product
 from typing import Any
 
-from fedwave.errors import FedwaveError, MissingExtra, short_repr
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part, plain, refusals_at
 from fedwave.experiments.config.schema import field_names, no_field
@@ -43,15 +42,10 @@ def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
 
 
 def check_points(experiment: Experiment, check: Check) -> None:
-    """Refuse a sweep with a point that is wrong, or with an axis that writes one part in two ways."""
+    """Refuse a sweep with a point that is wrong."""
     for point, at in points(experiment):
         with refusals_at(_name(point)):
             check(at, experiment)
-    for axis, values in experiment.sweep.items():
-        parts = [value for value in values if isinstance(value, Part)]
-        with suppress(MissingExtra):  # without torch a model is what is written
-            texts = [(str(part), registry.full_text(PARTS[axis], part)) for part in parts]
-            registry.check_different(f"sweep.{axis}", texts, "give each once")
 
 
 def changed(experiment: Experiment, values: Mapping[str, Any], labelled: bool = False) -> Experiment:

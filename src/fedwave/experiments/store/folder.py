@@ -24,11 +24,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.config.read import to_yaml
-from fedwave.experiments.config.run_id import first_difference, same_fields, short_json
+from fedwave.experiments.config.run_id import first_difference, same_fields
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit, units_of
 from fedwave.experiments.store import inputs
@@ -146,7 +146,7 @@ class RunFolder:
             self._write_manifest(Manifest.of(stored, known, units))
         if not self.done.header:
             self._write_done({one.name: one.path for one in found if one.path is not None})
-        elif said := other_versions(self.path, self.done.units.values(), "goes on with"):
+        elif said := other_versions(self.path, self.done.units.values()):
             self.warnings.append(said)
         if self.done.damaged:  # such as the torn last line of a killed run
             write_done(self.path, self.done.header, self.done.units.values())
@@ -243,7 +243,7 @@ class RunFolder:
         if not same_fields(there, wanted):
             field, is_, asked = first_difference(there, wanted)
             raise FedwaveError(
-                f"{self.path} holds another experiment: its {field} is {short_json(is_)}, not {short_json(asked)}; "
+                f"{self.path} holds another experiment: its {field} is {short_repr(is_)}, not {short_repr(asked)}; "
                 f"choose another --out, or go on with it by `fedwave resume {self.path}`."
             )
         if self.manifest.numerics != NUMERICS:

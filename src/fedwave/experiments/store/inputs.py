@@ -116,15 +116,11 @@ def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, In
     for one in found:
         before = known.get(one.name, one.input)
         if before.sha256 != one.input.sha256:
+            copy = f" (a copy is {folder / before.copy})" if before.copy is not None else ""
             raise FedwaveError(
-                f"{one.path or one.name} has changed since the run in {folder} was begun: restore it"
-                f"{copy_note(folder, before)}, or start a new run."
+                f"{one.path or one.name} has changed since the run in {folder} was begun: restore it{copy}, or start "
+                "a new run."
             )
-
-
-def copy_note(folder: Path, one: Input) -> str:
-    """Says where the copy of an input is, for a refusal."""
-    return f" (a copy is {folder / one.copy})" if one.copy is not None else ""
 
 
 def write_copies(folder: Path, found: Iterable[Found]) -> list[str]:

@@ -29,7 +29,7 @@ from fedwave.experiments.store.inputs import Input
 from fedwave.files.reading import is_there, read_bytes, read_json
 from fedwave.version import NUMERICS
 
-MANIFEST, CONFIG, SUMMARY = "run.json", "config.yaml", "summary.json"
+MANIFEST, CONFIG = "run.json", "config.yaml"
 FORMAT = 3  # raised when this fedwave cannot read folders of before
 _MOST_BYTES = 100_000_000  # of some 300,000 units
 # As units.py makes them. A name is part of paths: it must not lead out of the folder.
@@ -81,11 +81,6 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     """Read run.json, which must have this checksum; imports nothing. Raises Damaged if it cannot be read."""
     path = folder / MANIFEST
     if not is_there(path):
-        if is_there(folder / SUMMARY):
-            raise FedwaveError(
-                f"{folder} holds tables or a published result, not a run: `fedwave reproduce --from {folder}` draws "
-                "a published one."
-            )
         raise FedwaveError(f"{folder} is not a run folder: it has no {MANIFEST}.")
     with _refusing(path):
         raw = read_bytes(path, "it", _MOST_BYTES)

@@ -7,11 +7,10 @@ from math import prod
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.store.checksums import SUMS
-from fedwave.experiments.store.manifest import SUMMARY
 
 _FIGURES = ("score", "score-paper", "learning-curves", "one-instance", "targets", "devices", "metrics")
 _TABLES = ("rounds.csv", "instances.csv", "curves.csv", "targets.csv", "devices.csv")
-_ALWAYS = (SUMMARY, "summary.csv", "table.md", "table.tex", "results.nc", SUMS)
+_ALWAYS = ("summary.json", "summary.csv", "table.md", "table.tex", "results.nc", SUMS)
 
 
 def output_files(experiment: Experiment) -> set[str]:
