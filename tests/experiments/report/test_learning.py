@@ -22,7 +22,7 @@ from fedwave.experiments.report.figures.learning import curves_figure, single_fi
 from fedwave.experiments.report.learning import is_synthetic, learning_of, write_learning
 from fedwave.experiments.report.outputs import comparison_of, full_table, summary
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, unit_dataset
+from fedwave.experiments.store.dataset import Point, Results, curves_of, scheduler_labels, unit_dataset
 from fedwave.experiments.store.load import stored_results
 from fedwave.files.writing import json_text
 from fedwave.learning.evaluation import EvaluationSizes
@@ -93,7 +93,7 @@ def legend(figure: Any) -> list[str]:
 
 
 def test_curves_are_those_of_training_alone(learned: Point) -> None:
-    assert labels(learned.data) == list(NAMES)
+    assert scheduler_labels(learned.data) == list(NAMES)
     network, sizes = network_of(ASKED.network), EvaluationSizes(100, 100, 5)
     assert ASKED.task is not None
     task = task_of(ASKED.task)

@@ -19,7 +19,7 @@ from fedwave.experiments.report.figures.score import score_figure
 from fedwave.experiments.report.figures.sweep import sweep_figure
 from fedwave.experiments.report.score import scores_of
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.store.dataset import Point, Results, labels
+from fedwave.experiments.store.dataset import Point, Results, scheduler_labels
 
 OWN = [f"alpha-fresh:alpha=0.{k}" for k in range(1, 8)] + ["stubborn", "mine"]
 TITLE = "U = 6, W = 2, γ = 0.5, 8 rounds, 2 instances, seed 3"
@@ -64,7 +64,7 @@ def test_a_built_in_scheduler_looks_the_same_everywhere() -> None:
 
 
 def test_every_scheduler_is_in_the_first_figure_in_its_look(point: Point) -> None:
-    wanted = common.styles(labels(point.data))
+    wanted = common.styles(scheduler_labels(point.data))
     figure = score_figure(scores_of(point.data, "alsa-pi"), "")
     names = {common.name_of(label): look for label, look in wanted.items()}
     for axis in figure.axes:

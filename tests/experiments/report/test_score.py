@@ -13,7 +13,7 @@ from fedwave.experiments.report.figures.score import score_figure
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.report.score import score_bands, scores_of, write_score
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.store.dataset import Point, Results, labels, series
+from fedwave.experiments.store.dataset import Point, Results, scheduler_labels, series
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_files_are_complete(folder: Path) -> None:
 def test_csv_holds_the_bands(folder: Path, point: Point) -> None:
     with open(folder / "rounds.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 40 * len(labels(point.data))
+    assert len(rows) == 40 * len(scheduler_labels(point.data))
     mine = [row for row in rows if row["scheduler"] == "w-max"]
     assert float(mine[9]["backlog_mean"]) == pytest.approx(series(point.data, "w-max", "backlog")[9].mean(), rel=1e-5)
     with open(folder / "instances.csv", newline="") as file:

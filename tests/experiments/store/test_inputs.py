@@ -349,7 +349,7 @@ def test_code_that_a_folder_names_is_not_executed(words: tuple[str, ...], tmp_pa
         pwned.unlink()
     for place in ("mine.py", "unpacked/mine.py"):
         Path(place).write_text(text() + EVIL)
-    rewritten(folder, lambda line: "places" in line and line.update(places={"inputs/mine.py": "mine.py"}))
+    rewritten(folder, lambda line: "paths" in line and line.update(paths={"inputs/mine.py": "mine.py"}))
     status, told = fedwave(*words, cwd=folder.parent)
     assert (status, mentions(told, "--import")) == (2, True)
     config = folder / "config.yaml"  # whatever it names

@@ -45,7 +45,7 @@ class NetworkConfig(Checked):
     """The devices, the radio and the arrivals. A field that is left out is as the kind of network has it."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
-    place = "network."
+    prefix = "network."
 
     kind: Literal["paper", "random", "table"] = "paper"
     """paper: the paper's 25 devices; random: drawn at random; table: read from a file."""
@@ -96,7 +96,7 @@ class TaskConfig(Checked):
     """What is learnt, and how devices train. A field that is left out is as the dataset has it."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
-    place = "task."
+    prefix = "task."
 
     dataset: Part = _MNIST
     """Dataset: mnist, cifar10, synthetic (made in memory, for trials), or one of your own."""
@@ -135,7 +135,7 @@ class TrainingConfig(Checked):
     """How models are trained and evaluated."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
-    place = "training."
+    prefix = "training."
 
     tolerance: Annotated[float, Ge(0), Lt(1)] = 1e-6
     """Local training that weighs at most this at its delivery is left out; 0 trains everything."""

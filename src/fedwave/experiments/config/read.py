@@ -161,7 +161,7 @@ def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[s
     if missing:
         words = " ".join(f"--import {shlex.quote(one if is_module(one) else Path(one).name)}" for one in missing)
         raise FedwaveError(
-            f"{source} needs code of yours, which is executed only if you name it: add `{words}`, with the places of "
+            f"{source} needs code of yours, which is executed only if you name it: add `{words}`, with the paths of "
             f"the files that {', '.join(missing)} are copies of."
         )
     return replaced(content, {name: path for name, (path, _) in found.items()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import NUMBERS, RADIO, network_of, settings_for_model
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
-from fedwave.experiments.config.sweep import changed, points, to_mapping
+from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
 from fedwave.network.devices import DEVICE_COLUMNS
 from fedwave.parts import registry
 
@@ -20,7 +19,6 @@ _ROOMS = ("network", "task", "training")
 _OF_NETWORK = ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db")
 _COLUMNS = tuple(name for name in DEVICE_COLUMNS if name not in ("rate", "distance_m"))  # that have a default
 _NAMING = ("scheduler", "dataset")  # their texts are in tables, captions and the names of inputs
-Values = dict[str, Any]  # by field, with its dots
 
 
 def filled(point: Experiment) -> Experiment:

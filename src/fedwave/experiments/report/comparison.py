@@ -15,7 +15,7 @@ from fedwave.experiments.analysis.labels import burn_in_note, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
-from fedwave.experiments.store.dataset import curves_of, label_of, labels, metrics_of
+from fedwave.experiments.store.dataset import curves_of, metric_title, metrics_of, scheduler_labels
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Comparison:
     @classmethod
     def of(cls, data: xr.Dataset, base: str, burn_in: int = 0, first: str = "") -> Comparison:
         """Every metric of ``data``, ``first`` in front; ``burn_in`` rounds are left out of means over rounds."""
-        schedulers, names = tuple(labels(data)), metrics_of(data)
+        schedulers, names = tuple(scheduler_labels(data)), metrics_of(data)
         if base not in schedulers:
             raise FedwaveError(f"differences are wanted from {base!r}, which is not among the schedulers run.")
         if first and first not in names:
@@ -79,7 +79,7 @@ class Comparison:
         if "accuracy_on_all" in names and not np.isfinite(data["accuracy_on_all"].values).any():
             names.remove("accuracy_on_all")  # it was never measured
         values = {name: per_instance(data, name, burn_in) for name in names}
-        called = {name: label_of(data, name) for name in names}
+        called = {name: metric_title(data, name) for name in names}
         if "loss" in names:
             values["spikes"] = np.stack([curves_of(data, k).spikes() for k in schedulers])
             called["spikes"] = "Spikes of the loss"

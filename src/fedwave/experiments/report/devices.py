@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.analysis.randomness import Randomness
-from fedwave.experiments.store.dataset import Point, labels
+from fedwave.experiments.store.dataset import Point, scheduler_labels
 from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def worst_devices(data: xr.Dataset) -> dict[str, tuple[str, float]]:
         return {}
     shares = data["device_share"].mean("instance")
     found = {}
-    for label in labels(data):
+    for label in scheduler_labels(data):
         own = shares.sel(scheduler=label)
         place = int(own.argmin("device"))
         found[label] = (str(own["device"].values[place]), float(own.values[place]))
@@ -61,7 +61,7 @@ def _write_table(data: xr.Dataset, path: Path) -> Path:
     """A row per scheduler and device: the mean of every metric over instances, and its half-width."""
     randomness, names = Randomness.of(data), per_device(data)
     rows: list[list[Any]] = []
-    for label in labels(data):
+    for label in scheduler_labels(data):
         bands = [
             randomness.band(data[name].sel(scheduler=label).transpose("device", "instance").values, name, label)
             for name in names

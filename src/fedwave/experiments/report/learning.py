@@ -11,7 +11,7 @@ import numpy as np
 
 from fedwave.experiments.analysis.bootstrap import bootstrap_rounds
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.store.dataset import Point, Results, curves_of, labels
+from fedwave.experiments.store.dataset import Point, Results, curves_of, scheduler_labels
 from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Learning:
 
     def curves(self) -> dict[str, Curves]:
         """The curves of every scheduler."""
-        return {label: curves_of(self.data, label) for label in labels(self.data)}
+        return {label: curves_of(self.data, label) for label in scheduler_labels(self.data)}
 
 
 def learning_of(point: Point) -> Learning:
@@ -105,8 +105,8 @@ def learnt_json(point: Point) -> dict[str, Any]:
         uploads = [dict(zip(data["device"].values.tolist(), means, strict=True)) for means in uploads]
     return {
         "synthetic": is_synthetic(point.experiment),
-        "class_accuracy": dict(zip(labels(data), by_class, strict=True)),
-        "uploads_per_device": dict(zip(labels(data), uploads, strict=True)),
+        "class_accuracy": dict(zip(scheduler_labels(data), by_class, strict=True)),
+        "uploads_per_device": dict(zip(scheduler_labels(data), uploads, strict=True)),
     }
 
 
@@ -116,7 +116,7 @@ def _write_curves(points: Sequence[Point], path: Path) -> Path:
         names.append("accuracy_on_all")
     for point in points:
         arrays = [point.data[n].transpose("scheduler", "instance", "round").values for n in names]
-        keys, instances = labels(point.data), point.data["instance"].values
+        keys, instances = scheduler_labels(point.data), point.data["instance"].values
         for s, i, t in np.ndindex(arrays[0].shape):
             numbers = (_text(float(array[s, i, t])) for array in arrays)
             rows.append([*point.where.values(), keys[s], instances[i], t + 1, *numbers])
@@ -139,7 +139,7 @@ def _write_targets(point: Point, path: Path) -> Path:
         "high_of_those",
     ]
     lines: list[list[Any]] = []
-    for label in labels(point.data):
+    for label in scheduler_labels(point.data):
         curves = curves_of(point.data, label)
         for target in point.experiment.targets:
             found = bootstrap_rounds(curves.rounds_to(target), point.experiment.rounds)

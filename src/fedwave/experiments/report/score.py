@@ -13,7 +13,7 @@ from fedwave.experiments.analysis.labels import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.analysis.statistics import Band, moving_mean, running_mean
 from fedwave.experiments.report.comparison import Comparison
-from fedwave.experiments.store.dataset import Point, label_of, labels, series
+from fedwave.experiments.store.dataset import Point, metric_title, scheduler_labels, series
 from fedwave.files.writing import write_csv
 from fedwave.metrics import describe
 from fedwave.schedulers.base import PAPER_SCHEDULERS
@@ -49,8 +49,8 @@ class Scores:
 
 def scores_of(data: xr.Dataset, base: str) -> Scores:
     """The bands of every scheduler of a run."""
-    bands = {label: score_bands(data, label, base) for label in labels(data)}
-    names = (label_of(data, "score"), label_of(data, "backlog"))
+    bands = {label: score_bands(data, label, base) for label in scheduler_labels(data)}
+    names = (metric_title(data, "score"), metric_title(data, "backlog"))
     return Scores(bands, base, title(data), bands_caption(data), *names)
 
 
@@ -126,7 +126,7 @@ def _write_instances(data: xr.Dataset, base: str, path: Path) -> Path:
     values = Comparison.of(data, base).values
     rows = [
         [label, number, *(f"{array[s, i]:.10g}" for array in values.values())]
-        for s, label in enumerate(labels(data))
+        for s, label in enumerate(scheduler_labels(data))
         for i, number in enumerate(data["instance"].values)
     ]
     return write_csv(path, ["scheduler", "instance", *values], rows)

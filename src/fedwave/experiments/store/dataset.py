@@ -146,10 +146,10 @@ def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: It
             raise FedwaveError(
                 "the units of a run have different metrics, or numbers of devices: one of their tables is not its own."
             )
-        rows = np.array([schedulers.index(label) for label in labels(part)])
-        place = np.ix_(rows, np.searchsorted(numbers, part["instance"].values))
+        rows = np.array([schedulers.index(label) for label in scheduler_labels(part)])
+        cells = np.ix_(rows, np.searchsorted(numbers, part["instance"].values))
         for name, array in arrays.items():
-            array[place] = part[name].values
+            array[cells] = part[name].values
         drawing.update(json.loads(part.attrs.get("own_draws", "[]")))
     assert whole is not None
     if "own_draws" in whole.attrs:
@@ -167,23 +167,23 @@ def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -
 
     points = _with_devices_alike(points)
     first = points[0]
-    places = {dim: max((p.variables[dim].values for p in points), key=len) for dim in first.dims}
+    coordinates = {dim: max((p.variables[dim].values for p in points), key=len) for dim in first.dims}
     data = {}
     for name, variable in first.data_vars.items():
-        shape = tuple(len(places[dim]) for dim in variable.dims)
+        shape = tuple(len(coordinates[dim]) for dim in variable.dims)
         alike = all(point.variables[name].shape == shape for point in points)
         if len(points) == 1:  # no copy of what may be gigabytes
             whole = variable.values[None]
         else:
             fill: Any = variable.dtype.type(0) if alike else np.nan
             whole = np.full((len(points), *shape), fill)
-            for place, point in zip(whole, points, strict=True):
+            for part, point in zip(whole, points, strict=True):
                 values = point.variables[name].values
-                place[tuple(map(slice, values.shape))] = values
+                part[tuple(map(slice, values.shape))] = values
         whole = whole.reshape(*(len(values) for values in axes.values()), *shape)
         data[name] = ((*axes, *variable.dims), whole, variable.attrs)
     same = {key: value for key, value in first.attrs.items() if all(point.attrs.get(key) == value for point in points)}
-    return xr.Dataset(data, coords={**axes, **places}, attrs=same)
+    return xr.Dataset(data, coords={**axes, **coordinates}, attrs=same)
 
 
 def _with_devices_alike(points: Sequence[xr.Dataset]) -> list[xr.Dataset]:
@@ -195,7 +195,7 @@ def _with_devices_alike(points: Sequence[xr.Dataset]) -> list[xr.Dataset]:
     return [with_counts(point.drop_vars("device", errors="ignore")) for point in points]
 
 
-def labels(data: xr.Dataset) -> list[str]:
+def scheduler_labels(data: xr.Dataset) -> list[str]:
     """The schedulers."""
     return [str(label) for label in data["scheduler"].values]
 
@@ -205,7 +205,7 @@ def metrics_of(data: xr.Dataset) -> list[str]:
     return [str(name) for name, variable in data.data_vars.items() if variable.dims[-1] == "round"]
 
 
-def label_of(data: xr.Dataset, metric: str) -> str:
+def metric_title(data: xr.Dataset, metric: str) -> str:
     """What people call a metric."""
     return str(data[metric].attrs.get("long_name", metric))
 

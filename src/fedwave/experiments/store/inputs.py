@@ -100,11 +100,11 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
     return found + of_scripts
 
 
-def find_datasets(units: Iterable[Unit], places: Mapping[str, str]) -> list[Found]:
-    """The datasets that the units learn, each once; they are loaded. ``places`` are those of the files."""
+def find_datasets(units: Iterable[Unit], paths: Mapping[str, str]) -> list[Found]:
+    """The datasets that the units learn, each once; they are loaded. ``paths`` are those of the files."""
     found = {}
     for unit in units:
-        task, located = unit.experiment.task, replace(unit, places=places).located().task
+        task, located = unit.experiment.task, replace(unit, paths=paths).located().task
         if task is not None and located is not None:
             found[f"dataset {task.dataset}"] = located.dataset
     sums = {name: arrays_sha256(registry.build("dataset", part)) for name, part in found.items()}
@@ -142,14 +142,14 @@ def has_copy(folder: Path, one: Input) -> bool:
     return one.copy is not None and _is_file(folder / one.copy, one.sha256)
 
 
-def data_places(folder: Path, known: Mapping[str, Input], places: Mapping[str, str]) -> dict[str, str]:
+def data_paths(folder: Path, known: Mapping[str, Input], paths: Mapping[str, str]) -> dict[str, str]:
     """The data files to resume with, by name: the copy, or the original if it is unchanged."""
     found = {}
     for name, one in known.items():
         if one.kind != "data":
             continue
         tried = [folder / one.copy] if one.copy is not None else []
-        tried += [Path(places[name])] if name in places else []
+        tried += [Path(paths[name])] if name in paths else []
         path = next((path for path in tried if _is_file(path, one.sha256)), None)
         if path is None:
             raise FedwaveError(
@@ -160,9 +160,9 @@ def data_places(folder: Path, known: Mapping[str, Input], places: Mapping[str, s
     return found
 
 
-def check_pins(pins: Mapping[str, str], places: Mapping[str, str]) -> None:
+def check_pins(pins: Mapping[str, str], paths: Mapping[str, str]) -> None:
     """Raises FedwaveError for files and modules that were edited since the run was begun; for workers."""
-    for name, path in {**places, **_modules(pins)}.items():
+    for name, path in {**paths, **_modules(pins)}.items():
         if name in pins and file_sha256(path) != pins[name]:
             raise FedwaveError(f"{path} has changed since the run was begun: restore it, and resume.")
 

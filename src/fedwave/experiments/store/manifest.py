@@ -20,10 +20,10 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import stored_experiment
-from fedwave.experiments.config.resolve import Values, added
+from fedwave.experiments.config.resolve import added
 from fedwave.experiments.config.run_id import run_id
-from fedwave.experiments.config.sweep import changed, points, to_mapping
-from fedwave.experiments.config.units import Unit, axis_places
+from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
+from fedwave.experiments.config.units import Unit, where_of_points
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.experiments.store.inputs import Input
 from fedwave.files.reading import is_there, read_bytes, read_json
@@ -97,7 +97,7 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
         inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
         experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
         at = [changed(point, numbers[k]) for k, (_, point) in enumerate(points(experiment))]
-        wheres = axis_places(experiment)
+        wheres = where_of_points(experiment)
         units = [_unit(one, wheres, at) for one in content["units"]]
         if {unit.point for unit in units} != set(range(len(at))):
             raise ValueError("it has no units of a point")

@@ -12,7 +12,7 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.analysis.labels import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import Point, label_of, labels, series
+from fedwave.experiments.store.dataset import Point, metric_title, scheduler_labels, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,11 +60,11 @@ def rounds_figure(point: Point, metrics: Sequence[str]) -> Figure:
     figure, axes = common.figure_with(rows, columns, (5 * columns + 1, 3.4 * rows + 1.0))
     for axis in axes[len(metrics) :]:
         axis.remove()
-    randomness, looks = Randomness.of(point.data), common.styles(labels(point.data))
+    randomness, looks = Randomness.of(point.data), common.styles(scheduler_labels(point.data))
     floors = common.floors(point.data, metrics)
     for axis, metric in zip(axes, metrics, strict=False):
-        common.label_panel(axis, "", "Round", label_of(point.data, metric))
-        for scheduler in labels(point.data):
+        common.label_panel(axis, "", "Round", metric_title(point.data, metric))
+        for scheduler in scheduler_labels(point.data):
             values = randomness.band(series(point.data, scheduler, metric), metric, scheduler, skip_nan=True)
             common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floors[metric])
     some_missing = any(not np.isfinite(point.data[metric].values).all() for metric in metrics)

@@ -9,7 +9,7 @@ import numpy as np
 from fedwave.experiments.analysis.labels import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import label_of, labels
+from fedwave.experiments.store.dataset import metric_title, scheduler_labels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +20,7 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
     """A metric of every device: the mean over instances of every scheduler, with its interval."""
     names = [str(name) for name in data["device"].values]
     figure, (axis,) = common.figure_with(1, 1, (max(7.0, 3.5 + 0.28 * len(names)), 4.8))
-    shown, randomness, styles = labels(data), Randomness.of(data), common.styles(labels(data))
+    shown, randomness, styles = scheduler_labels(data), Randomness.of(data), common.styles(scheduler_labels(data))
     places = np.arange(len(names))
     for number, label in enumerate(shown):
         values = data[metric].sel(scheduler=label).transpose("device", "instance").values
@@ -31,7 +31,7 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
         look |= {"ms": 3.5, "elinewidth": 0.8, "label": common.name_of(label)}
         axis.errorbar(places + shift, mean, ends, **look)
     numbered = data["device"].dtype.kind in "iu"
-    common.label_panel(axis, "", "Device" if numbered else "", f"{label_of(data, metric)} per instance")
+    common.label_panel(axis, "", "Device" if numbered else "", f"{metric_title(data, metric)} per instance")
     common.name_ticks(axis.xaxis, names)
     if not numbered:
         axis.tick_params(axis="x", labelrotation=35)

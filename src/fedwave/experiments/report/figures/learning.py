@@ -11,7 +11,7 @@ from fedwave.experiments.analysis.labels import sentences, title_at
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import label_of, labels, series
+from fedwave.experiments.store.dataset import metric_title, scheduler_labels, series
 from fedwave.metrics import describe
 from fedwave.types import FloatArray
 
@@ -41,7 +41,7 @@ def curves_figure(learnt: Learning) -> Figure:
 
 def draw_means(axis: Axes, learnt: Learning, metric: str) -> None:
     """The loss or the accuracy of every scheduler in a panel."""
-    looks = common.styles(labels(learnt.data))
+    looks = common.styles(scheduler_labels(learnt.data))
     means = [
         _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
         for label, curves in learnt.curves().items()
@@ -96,7 +96,7 @@ def single_figure(learnt: Learning) -> Figure:
 
 def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
     """The same of the first instance alone."""
-    looks = common.styles(labels(learnt.data))
+    looks = common.styles(scheduler_labels(learnt.data))
     for label, curves in learnt.curves().items():
         name = f"{_name(label, curves)} ({_spikes(curves)})"
         common.draw_line(axis, curves.series[metric][:, 0], looks[label], label=name)
@@ -110,7 +110,7 @@ def targets_figure(learnt: Learning) -> Figure:
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
     common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
     draw_shares(left, learnt)
-    moved = "Points in (a) are shifted sideways to be seen." if len(labels(learnt.data)) > 1 else ""
+    moved = "Points in (a) are shifted sideways to be seen." if len(scheduler_labels(learnt.data)) > 1 else ""
     note = sentences(draw_rounds_needed(right, learnt), moved)
     return _with_caption(figure, left, learnt, note)
 
@@ -120,7 +120,7 @@ def draw_shares(axis: Axes, learnt: Learning) -> None:
 
     Most schedulers share most points, so each is moved sideways by a part of the distance between targets.
     """
-    targets, looks = _targets(learnt), common.styles(labels(learnt.data))
+    targets, looks = _targets(learnt), common.styles(scheduler_labels(learnt.data))
     step = np.ptp(targets) / max(1, len(targets) - 1) or 0.01
     for place, (label, curves) in enumerate(learnt.curves().items()):
         share = [float(curves.reaches(target).mean()) for target in targets]
@@ -135,7 +135,7 @@ def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str
     """The mean round from which three in a row beat a target. Returns what to say of those that never do."""
     from matplotlib.patheffects import withStroke
 
-    targets, looks = _targets(learnt), common.styles(labels(learnt.data))
+    targets, looks = _targets(learnt), common.styles(scheduler_labels(learnt.data))
     some_missing, means = False, []
     never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
     for label, curves in learnt.curves().items():
@@ -212,7 +212,7 @@ def _name_targets(axis: Axes, targets: FloatArray) -> None:
 def _two_panels(learnt: Learning) -> tuple[Figure, list[Axes]]:
     figure, axes = common.figure_with(1, 2, _SIZE)
     for axis, letter, metric in zip(axes, "ab", ("loss", "accuracy"), strict=True):
-        label = label_of(learnt.data, metric)
+        label = metric_title(learnt.data, metric)
         common.label_panel(axis, f"({letter}) {label}", "Round", label)
     return figure, axes
 
@@ -221,7 +221,7 @@ def _frame(axis: Axes, learnt: Learning, metric: str, top: float | None) -> None
     if metric == "loss":
         axis.set_ylim(bottom=0, top=top)
         return
-    best = _largest([series(learnt.data, label, metric) for label in labels(learnt.data)])
+    best = _largest([series(learnt.data, label, metric) for label in scheduler_labels(learnt.data)])
     axis.set_ylim(0.0, min(1.0, best * 1.05))
 
 

@@ -12,7 +12,7 @@ from fedwave.experiments.analysis import randomness
 from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title_at
 from fedwave.experiments.analysis.statistics import Band, per_instance
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import Point, label_of, labels
+from fedwave.experiments.store.dataset import Point, metric_title, scheduler_labels
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     """A metric of every scheduler against an axis of the sweep; the points differ in that axis alone."""
     bands: dict[str, Band] = {}
     values = [per_instance(point.data, metric, point.experiment.burn_in) for point in points]
-    for number, label in enumerate(labels(points[0].data)):
+    for number, label in enumerate(scheduler_labels(points[0].data)):
         found = [
             # An instance that diverged is left out.
             randomness.Randomness.of(point.data).estimate(own[number][np.isfinite(own[number])], metric, label)
@@ -50,7 +50,7 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
         axis_label(axis),
         places,
         bands,
-        label_of(points[0].data, metric),
+        metric_title(points[0].data, metric),
         text,
         heads,
         common.floor_of(np.concatenate([v.ravel() for v in values])),
