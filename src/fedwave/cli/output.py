@@ -19,11 +19,18 @@ from fedwave.experiments.analysis.statistics import Estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.report.learning import dataset_of, is_synthetic
-from fedwave.experiments.report.outputs import comparison_of, interval_note, note_of, summary, title_of, write_results
+from fedwave.experiments.report.outputs import (
+    comparison_of,
+    interval_note,
+    note_of,
+    summary,
+    title_of,
+    with_endings,
+    write_results,
+)
 from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.lock import writing_outputs
-from fedwave.experiments.store.output_names import with_endings
 from fedwave.files.writing import json_text, write_csv, write_json, write_text
 
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter

@@ -12,11 +12,11 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.experiments.report.outputs import output_files
 from fedwave.experiments.store.dataset import Results, metrics_of
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.load import results_of
 from fedwave.experiments.store.lock import check_new, writing_outputs
-from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.provenance import other_versions
 from fedwave.paper.compact import export_compact
 

@@ -110,7 +110,7 @@ def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[s
     names = (first.path, other.path)
     found = compare_experiments(first, other, names) + compare_versions(first, other, names)
     if first.manifest.run_id != other.manifest.run_id:
-        apart = [one.text for one in found if one.state == "differs"]
+        apart = [one.text for one in found if one.state == "differs" and one.about != "instances"]
         numerics = (f"its numerics have version {lot.manifest.numerics}" for lot in (first, other))
         why = apart[0] if apart else ", not ".join(numerics)
         raise FedwaveError(

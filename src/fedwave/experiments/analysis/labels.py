@@ -95,10 +95,10 @@ def title(*points: xr.Dataset) -> str:
 def title_at(where: Mapping[str, Any], *points: xr.Dataset) -> str:
     """What was run at a place of a sweep: the place on axes that the title does not state anyway, and the title."""
     more = {axis: value for axis, value in where.items() if axis not in _STATED}
-    return ", ".join(filter(None, (place(more), title(*points))))
+    return ", ".join(filter(None, (where_text(more), title(*points))))
 
 
-def place(where: Mapping[str, Any]) -> str:
+def where_text(where: Mapping[str, Any]) -> str:
     """A point of a sweep: "Slots W = 3, Seed = 1"."""
     return ", ".join(f"{axis_label(axis)} = {value}" for axis, value in where.items())
 

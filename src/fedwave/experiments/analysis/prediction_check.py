@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.analysis.labels import place
+from fedwave.experiments.analysis.labels import where_text
 from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_labels_of, class_mix_of, network_of, schedulers_of
@@ -76,7 +76,7 @@ class PredictionCheck:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heading and rows: a point each, and all of them."""
         rows = [
-            [place(dict(point.where)) or self.name, *(_cell(point.correlation(k)) for k in PREDICTORS)]
+            [where_text(dict(point.where)) or self.name, *(_cell(point.correlation(k)) for k in PREDICTORS)]
             for point in self.points
         ]
         if len(self.points) > 1:

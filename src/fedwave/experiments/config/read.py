@@ -127,13 +127,9 @@ def _is_device_table(path: Path) -> bool:
     """A device table in YAML is a list, an experiment is a mapping."""
     from fedwave.files.yaml_text import is_yaml_list
 
-    ending = path.suffix.lower()
-    if ending not in (".yaml", ".yml") or not os.path.isfile(path):
-        return ending == ".csv"
-    try:
-        return is_yaml_list(read_text(path, str(path)), str(path))
-    except FedwaveError:
-        return False  # it is said where it is read as an experiment
+    if path.suffix.lower() not in (".yaml", ".yml") or not os.path.isfile(path):
+        return path.suffix.lower() == ".csv"
+    return is_yaml_list(read_text(path, f"experiment {path}"), f"experiment {path}")
 
 
 def _content(source: str) -> Any:

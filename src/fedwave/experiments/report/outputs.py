@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title
+from fedwave.experiments.analysis.labels import axis_label, burn_in_note, sentences, title, where_text
 from fedwave.experiments.analysis.randomness import Randomness, notes
 from fedwave.experiments.analysis.tables import escape_markdown, latex, markdown, one_line
+from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.report.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
-from fedwave.experiments.store.checksums import write_sums
+from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.dataset import Point, Results, metrics_of
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.output_names import sweep_stems
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
 
+_FIGURES = ("score", "score-paper", "learning-curves", "one-instance", "targets", "devices", "metrics")
+_TABLES = ("rounds.csv", "instances.csv", "curves.csv", "targets.csv", "devices.csv")
+_ALWAYS = ("summary.json", "summary.csv", "table.md", "table.tex", "results.nc", SUMS)
 _HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
@@ -116,9 +120,9 @@ def full_table(results: Results, paired: bool = False) -> Table:
 def note_of(results: Results) -> str:
     """The note below a table: intervals and burn-in of all points."""
     points = results.points
-    places = [place(point.where) for point in points]
-    burn_in = notes([burn_in_note(point.experiment.burn_in) for point in points], places)
-    randomness = notes([Randomness.of(point.data).note for point in points], places)
+    wheres = [where_text(point.where) for point in points]
+    burn_in = notes([burn_in_note(point.experiment.burn_in) for point in points], wheres)
+    randomness = notes([Randomness.of(point.data).note for point in points], wheres)
     return sentences(burn_in, randomness, worst_note(points[0].data) if len(points) == 1 else "")
 
 
@@ -185,3 +189,24 @@ def _write_netcdf(results: Results, folder: Path) -> Path:
 
     dataset = to_dataset(results)
     return write_whole(folder / "results.nc", lambda file: write_netcdf(dataset, file))
+
+
+def output_files(experiment: Experiment) -> set[str]:
+    """The names of all figures and tables that an experiment can end in, simulated or trained."""
+    stems = {*_FIGURES, *(stem for axis in experiment.sweep for stem in sweep_stems(experiment, axis))}
+    if experiment.sweep:
+        points = prod(len(values) for values in experiment.sweep.values())
+        stems |= {f"learning-curves-{number}" for number in range(1, points + 1)}
+    return {*_TABLES, *_ALWAYS, *with_endings(stems)}
+
+
+def sweep_stems(experiment: Experiment, axis: str) -> list[str]:
+    """The names of the figures of one axis of a sweep: one for each setting of the other axes."""
+    stem = f"{experiment.metric}-{axis.replace('.', '-')}"
+    others = prod(len(values) for name, values in experiment.sweep.items() if name != axis)
+    return [stem, *(f"{stem}-{number}" for number in range(1, others + 1))]
+
+
+def with_endings(stems: Iterable[str]) -> set[str]:
+    """Figures are written as PNG and SVG."""
+    return {f"{stem}.{ending}" for stem in stems for ending in ("png", "svg")}

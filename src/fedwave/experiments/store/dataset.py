@@ -59,9 +59,8 @@ class Results:
     @property
     def only(self) -> Point:
         """The single point of an experiment that sweeps nothing."""
-        if len(self.points) != 1:
-            raise FedwaveError(f"this experiment has {len(self.points)} points, not one: look at each of `points`.")
-        return self.points[0]
+        (point,) = self.points
+        return point
 
 
 def unit_dataset(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None = None) -> xr.Dataset:

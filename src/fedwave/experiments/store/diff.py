@@ -10,14 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fedwave.errors import FedwaveError, plural
-from fedwave.experiments.config.run_id import (
-    INSTANCES,
-    SHOWN,
-    cut_fields,
-    deciding_fields,
-    first_difference,
-    same_fields,
-)
+from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.store.checksums import file_sha256, read_sums
 from fedwave.experiments.store.folder import RunFolder
@@ -26,6 +19,10 @@ from fedwave.experiments.store.provenance import all_versions, versions_apart
 from fedwave.experiments.store.verify import Finding, listed_names, sound
 from fedwave.types import Array
 
+_NOTES = {  # about what, and why it is only a note
+    "shown": ("experiment", " (this changes no number of a round)"),
+    "cut": ("units", " (how the work was cut into units; this can change last digits of training)"),
+}
 Names = tuple[object, object]  # what the two runs are called
 
 
@@ -33,9 +30,6 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
     """The experiments, inputs, results and versions of two runs, and where each differs first."""
     one, other = RunFolder(a), RunFolder(b)
     found = compare_experiments(one, other)
-    ranges = [{name: to_mapping(store.stored()).get(name) for name in INSTANCES} for store in (one, other)]
-    if ranges[0] != ranges[1]:
-        found.append(Finding("experiment", "differs", _difference(ranges, ("A", "B"))))
     apart = {finding.about for finding in found if finding.state == "differs"}
     found += [Finding(about, "ok", "the same") for about in ("experiment", "inputs") if about not in apart]
     found = sorted(found, key=lambda finding: finding.about) + compare_versions(one, other)
@@ -49,21 +43,16 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
 
 
 def compare_experiments(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> list[Finding]:
-    """What differs in what decides the numbers of two runs, but for their instances; and as notes what does not."""
-    fields = [to_mapping(store.stored()) for store in (a, b)]
-    decide, cut = [deciding_fields(one) for one in fields], [cut_fields(one) for one in fields]
-    shown = [{name: one.get(name) for name in SHOWN} for one in fields]
+    """The first field in which two experiments differ, of each kind, and all inputs that differ."""
     found = []
-    if not same_fields(*decide):
-        found.append(Finding("experiment", "differs", _difference(decide, names)))
-    if shown[0] != shown[1]:
-        found.append(Finding("experiment", "note", f"{_difference(shown, names)} (this changes no number of a round)"))
-    if cut[0] != cut[1]:
-        text = f"{_difference(cut, names)} (how the work was cut into units; this can change last digits of training)"
-        found.append(Finding("units", "note", text))
-    one, other = ({name: one.sha256 for name, one in store.manifest.inputs.items()} for store in (a, b))
-    for name in (name for name in {**one, **other} if one.get(name) != other.get(name)):
-        only = names[0] if name not in other else names[1] if name not in one else None
+    apart = first_differences(to_mapping(a.stored()), to_mapping(b.stored()))
+    for changes, (field, *values) in apart.items():
+        one, other = (f"{json.dumps(value)} in {name}" for value, name in zip(values, names, strict=True))
+        about, why = _NOTES.get(changes, ("instances" if changes == "instances" else "experiment", ""))
+        found.append(Finding(about, "note" if why else "differs", f"{field} is {one}, {other}{why}"))
+    pins, others = ({name: one.sha256 for name, one in store.manifest.inputs.items()} for store in (a, b))
+    for name in (name for name in {**pins, **others} if pins.get(name) != others.get(name)):
+        only = names[0] if name not in others else names[1] if name not in pins else None
         found.append(Finding("inputs", "differs", f"{name} is {f'only in {only}' if only else 'another'}"))
     return found
 
@@ -76,12 +65,6 @@ def compare_versions(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> l
     apart = versions_apart(made[0][0], made[1][0])
     text = f"those of {names[0]} and {names[1]} differ: {apart}"
     return [Finding("versions", "note", text) if apart else Finding("versions", "ok", "the same")]
-
-
-def _difference(pair: list[dict[str, object]], names: Names) -> str:
-    field, *values = first_difference(pair[0], pair[1])
-    one, other = (f"{json.dumps(value)} in {name}" for value, name in zip(values, names, strict=True))
-    return f"{field} is {one}, {other}"
 
 
 def _results(a: RunFolder, b: RunFolder) -> Iterator[Finding]:

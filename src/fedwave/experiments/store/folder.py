@@ -28,7 +28,7 @@ from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.config.read import to_yaml
-from fedwave.experiments.config.run_id import first_difference, same_fields
+from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit, units_of
 from fedwave.experiments.store import inputs
@@ -38,7 +38,6 @@ from fedwave.experiments.store.lock import check_links, locked, make_run_folder
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
-from fedwave.experiments.store.trusted_code import named_code, resume_command
 from fedwave.files.reading import is_there, read_bytes
 from fedwave.files.writing import write_bytes, write_text
 from fedwave.parts.user_code import import_source
@@ -61,7 +60,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.warnings: list[str] = []  # when a run goes on: what was repaired, other versions
+        self.warnings: list[str] = []  # when a run goes on with other versions
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; raises FedwaveError if another process holds it."""
@@ -98,9 +97,8 @@ class RunFolder:
 
     def resume_command(self) -> str:
         """The command that resumes the run, with the user's files that it needs."""
-        return resume_command(
-            self.path, [self.input_paths.get(name, name) for name in self.manifest.experiment.imports]
-        )
+        imports = self.manifest.experiment.imports
+        return inputs.resume_command(self.path, [self.input_paths.get(name, name) for name in imports])
 
     def stored(self) -> Experiment:
         """The experiment, to read its results: imports nothing."""
@@ -113,7 +111,9 @@ class RunFolder:
 
     def experiment(self, imports: Sequence[str] = ()) -> Experiment:
         """The experiment, to resume it. Executes the user's files, if ``imports`` or this process have named them."""
-        code = named_code(self.path, self.manifest, self.input_paths, imports)
+        code = inputs.named_code(
+            self.path, self.manifest.experiment.imports, self.manifest.inputs, self.input_paths, imports
+        )
         for path, text in code.values():
             import_source(path, text)
         names = {name: path for name, (path, _) in code.items()}
@@ -131,20 +131,16 @@ class RunFolder:
         begun = self.exists()
         known = self.manifest.inputs if begun else {}
         found = inputs.find_inputs(experiment, known)
-        inputs.check_unchanged(self.path, found, known)
         paths = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
         stored = renamed(experiment, {path: name for name, path in paths.items()})
         if begun:
             self._check_same(stored)
         units = self.units() if begun else units_of(stored, paths)
-        datasets = inputs.find_datasets(units, paths)
-        inputs.check_unchanged(self.path, datasets, known)
-        found += datasets
+        found += inputs.find_datasets(units, paths)
+        inputs.check_unchanged(self.path, found, known)
         known = known if begun else {one.name: one.input for one in found}
-        copied = inputs.write_copies(self.path, [one for one in found if one.name in known])
-        if begun:
-            self.warnings += [f"{self.path / name} was damaged or missing: it is copied again." for name in copied]
-        else:
+        inputs.write_copies(self.path, [one for one in found if one.name in known])
+        if not begun:
             self._write_manifest(Manifest.of(stored, known, units))
         if not self.done.header:
             self._write_done({one.name: one.path for one in found if one.path is not None})
@@ -195,12 +191,18 @@ class RunFolder:
 
     def data(self, unit: Unit) -> xr.Dataset:
         """The results of a finished unit."""
-        rounds, devices = self._contents(unit)
+        line, contents = self.done.units[unit.name], []
         try:
+            for name in table_names(unit):
+                content = read_bytes(self.path / name, name, line["bytes"][name])  # no more is read than was written
+                if sha256(content) != line["sha256"][name]:
+                    raise FedwaveError(f"the checksum of {name} is not the one it was stored with")
+                contents.append(content)
+            rounds, devices = contents
             return dataset_from(rounds, devices, unit)
         except Exception as error:  # whatever a table of others leads to
-            why = " ".join(str(error).split())
-            raise Damaged(f"the tables of unit {unit.name} in {self.path} cannot be read ({why}).") from None
+            why = " ".join(str(error).split()).rstrip(".")
+            raise Damaged(f"unit {unit.name} in {self.path} is damaged: {why}.") from None
 
     def checkpoint(self, unit: Unit) -> Path:
         """The file with the checkpoint of a unit at work."""
@@ -218,18 +220,6 @@ class RunFolder:
     def _machine(self) -> dict[str, Any]:
         return machine(self.stored())
 
-    def _contents(self, unit: Unit) -> list[bytes]:
-        line, contents = self.done.units[unit.name], []
-        for name in table_names(unit):
-            try:
-                content = read_bytes(self.path / name, "it", line["bytes"][name])  # no more is read than was written
-                if sha256(content) != line["sha256"][name]:
-                    raise FedwaveError("its checksum is not the one it was stored with.")
-            except (FedwaveError, KeyError, TypeError) as error:
-                raise Damaged(f"{self.path / name} is damaged: {error}") from None
-            contents.append(content)
-        return contents
-
     def _write_manifest(self, manifest: Manifest) -> None:
         self.manifest = manifest
         write_text(self.path / CONFIG, to_yaml(manifest.experiment))
@@ -241,9 +231,8 @@ class RunFolder:
         self.done = read_done(self.path)
 
     def _check_same(self, experiment: Experiment) -> None:
-        there, wanted = to_mapping(self.stored()), to_mapping(experiment)
-        if not same_fields(there, wanted):
-            field, is_, asked = first_difference(there, wanted)
+        apart = first_differences(to_mapping(self.stored()), to_mapping(experiment))
+        for field, is_, asked in apart.values():
             raise FedwaveError(
                 f"{self.path} holds another experiment: its {field} is {short_repr(is_)}, not {short_repr(asked)}; "
                 f"choose another --out, or go on with it by `fedwave resume {self.path}`."

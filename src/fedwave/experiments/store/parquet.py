@@ -56,18 +56,14 @@ def _parquet(unit: Unit, data: xr.Dataset, last: str) -> bytes:
             columns[str(name)] = (array.ravel(), about)
         elif variable.dims[-1] == "class" and last == "round":
             columns |= {f"{CLASS}{k}": (array[..., k].ravel(), about) for k in range(array.shape[-1])}
-    axes: dict[str, Any] = {
-        "scheduler": scheduler_labels(data),
-        "instance": data["instance"].values,
-        last: data[last].values,
-    }
-    positions = np.indices([len(values) for values in axes.values()]).reshape(len(axes), -1)
+    axes: dict[str, Any] = {"scheduler": scheduler_labels(data)}
+    axes |= {dim: data[dim].values for dim in ("instance", last)}
+    rows = np.indices([len(values) for values in axes.values()]).reshape(len(axes), -1)
     # An axis of a sweep may run over lists or nothing at all (None): its text stands for it.
     where = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in unit.where.items()}
-    arrays = {axis: pa.repeat(pa.scalar(value), positions.shape[1]) for axis, value in where.items()}
-    arrays |= {
-        axis: pa.array(axes[axis]).take(pa.array(position)) for axis, position in zip(axes, positions, strict=True)
-    }
+    arrays = {axis: pa.repeat(pa.scalar(value), rows.shape[1]) for axis, value in where.items()}
+    for (axis, values), row in zip(axes.items(), rows, strict=True):
+        arrays[axis] = pa.array(values).take(pa.array(row))
     arrays |= {name: pa.array(values) for name, (values, _) in columns.items()}
     described = {name: about for name, (_, about) in columns.items()}
     fields = [pa.field(name, array.type, metadata=described.get(name)) for name, array in arrays.items()]

@@ -112,10 +112,8 @@ def _inputs(store: RunFolder) -> Iterator[Finding]:
     for name, one in known.items():
         if one.kind == "part":
             yield Finding("inputs", "note", f"{name} was defined by a script or a notebook: it is not pinned")
-        elif one.copy is None:
-            yield Finding("inputs", "ok", f"{name} is pinned by its checksum")
-        elif inputs.has_copy(store.path, one):
-            yield Finding("inputs", "ok", f"{name} is kept")
+        elif one.copy is None or inputs.has_copy(store.path, one):
+            yield Finding("inputs", "ok", f"{name} is {'pinned by its checksum' if one.copy is None else 'kept'}")
         else:
             yield Finding("inputs", "wrong", f"{one.copy} is missing or has changed")
     if any(one.kind in ("code", "module", "part") for one in known.values()):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.analysis import randomness
-from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title_at
+from fedwave.experiments.analysis.labels import axis_label, burn_in_note, sentences, title_at, where_text
 from fedwave.experiments.analysis.statistics import Band, per_instance
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.store.dataset import Point, metric_title, scheduler_labels
@@ -39,7 +39,7 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     rest = {name: value for name, value in points[0].where.items() if name != axis}
     heads = title_at(rest, *(point.data for point in points))
     places = [point.where[axis] for point in points]
-    at = [place({axis: value}) for value in places]
+    at = [where_text({axis: value}) for value in places]
     text = sentences(
         randomness.caption("Bands", *(point.data for point in points)),
         "Instances without a finite number are left out." if _some_missing(values) else "",
