@@ -184,7 +184,7 @@ def comparison_tables(
 ) -> list[Table]:
     """The means of the brief metrics, and their paired differences from the base if there is another scheduler.
 
-    ``compared`` are points of a sweep, each with its place on the axes. A metric that is equal for all schedulers has
+    ``compared`` are points of a sweep, each with its values on the axes. A metric that is equal for all schedulers has
     no column; its value is named below.
     """
     last = compared[-1][1]
@@ -193,11 +193,11 @@ def comparison_tables(
     equal = [m for m in shown[1:] if _is_equal([found.values[m] for _, found in compared])]
     names = [m for m in shown if m not in equal]
     means, differences = [], []
-    for place, found in compared:
+    for where, found in compared:
         for label in found.schedulers:
-            means.append([found.name(label), *place, *_cells(found, label, names)])
+            means.append([found.name(label), *where, *_cells(found, label, names)])
             if label != found.base:
-                differences.append([found.name(label), *place, *_cells(found, label, names, difference=True)])
+                differences.append([found.name(label), *where, *_cells(found, label, names, difference=True)])
     heads = ["scheduler", *axes, *_headings(names)]
     tables = [plain_table(heads, means, title)]
     if differences:
@@ -228,7 +228,7 @@ def _cells(comparison: Comparison, label: str, names: Sequence[str], difference:
 
 
 def _cell(value: Estimate, metric: str, sign: str = "") -> str:
-    _, factor, decimals, unit, _ = NARROW.get(metric, ("", 1, 4, "", ""))
+    _, factor, decimals, suffix, _ = NARROW.get(metric, ("", 1, 4, "", ""))
     decimals += bool(sign) and metric in _FINER
     text = with_interval(factor * value.mean, factor * value.half_width, sign, decimals)
-    return text if np.isnan(value.mean) else text + unit
+    return text if np.isnan(value.mean) else text + suffix

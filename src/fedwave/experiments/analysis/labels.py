@@ -93,7 +93,7 @@ def title(*points: xr.Dataset) -> str:
 
 
 def title_at(where: Mapping[str, Any], *points: xr.Dataset) -> str:
-    """What was run at a place of a sweep: the place on axes that the title does not state anyway, and the title."""
+    """What was run at a point of a sweep: its values on axes that the title does not state anyway, and the title."""
     more = {axis: value for axis, value in where.items() if axis not in _STATED}
     return ", ".join(filter(None, (where_text(more), title(*points))))
 
@@ -113,7 +113,7 @@ def sentences(*texts: str) -> str:
     return " ".join(filter(None, texts))
 
 
-# Heading, factor, decimals, unit and meaning of metrics in a narrow table.
+# Heading, factor, decimals, suffix and meaning of metrics in a narrow table.
 NARROW: dict[str, tuple[str, int, int, str, str]] = {
     "score": ("score", 1, 2, "", ""),
     "backlog": ("backlog", 1, 1, "", "Backlog: shards that wait."),

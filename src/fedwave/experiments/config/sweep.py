@@ -43,8 +43,8 @@ def points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
 
 def check_points(experiment: Experiment, check: Check) -> None:
     """Refuse a sweep with a point that is wrong."""
-    for point, at in points(experiment):
-        with refusals_at(_name(point)):
+    for where, at in points(experiment):
+        with refusals_at(_name(where)):
             check(at, experiment)
 
 
@@ -96,21 +96,21 @@ def _points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
             raise FedwaveError(f"sweep.{axis}: {no_field(axis)}")
     found = []
     for values in product(*experiment.sweep.values()):
-        point = dict(zip(experiment.sweep, values, strict=True))
-        with refusals_at(_name(point)):
-            at = changed(experiment, {**point, "sweep": {}}, labelled=True)
+        where = dict(zip(experiment.sweep, values, strict=True))
+        with refusals_at(_name(where)):
+            at = changed(experiment, {**where, "sweep": {}}, labelled=True)
             if (at.task is None) != (experiment.task is None):
                 raise FedwaveError(
                     "task is null in the experiment or at this point, but not in both, so points cannot be compared: "
                     "give a task, such as task.dataset=mnist, or leave the axis out."
                 )
-        found.append((point, at))
+        found.append((where, at))
     return found
 
 
-def _name(point: Values) -> str:
+def _name(where: Values) -> str:
     """The point in a refusal."""
-    return " and ".join(f"sweep.{axis} at {short_repr(plain(value))}" for axis, value in point.items())
+    return " and ".join(f"sweep.{axis} at {short_repr(plain(value))}" for axis, value in where.items())
 
 
 def _with_parameter(given: Any, field: str, key: str, value: Any, labelled: bool) -> list[Any]:

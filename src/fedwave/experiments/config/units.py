@@ -27,7 +27,7 @@ class Unit:
     """A part of an experiment that one worker does alone."""
 
     name: str  # also of its files
-    point: int
+    point: int  # its number
     where: Mapping[str, Any]  # the point's value on every axis of the sweep, as in the tables
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
@@ -67,15 +67,15 @@ def units_of(experiment: Experiment, paths: Mapping[str, str] | None = None) -> 
     paths = paths or {}
     sources = imported_sources(renamed(experiment, paths).imports)
     units = []
-    for number, ((_, point), where) in enumerate(zip(points(experiment), where_of_points(experiment), strict=True)):
-        located = renamed(point, paths)
-        point = changed(point, added(located, filled(located)))
-        groups = _groups(point, located)
-        numbers, size = point.instance_numbers, point.block or point.instances
+    for number, ((_, at), where) in enumerate(zip(points(experiment), where_of_points(experiment), strict=True)):
+        located = renamed(at, paths)
+        at = changed(at, added(located, filled(located)))
+        groups = _groups(at, located)
+        numbers, size = at.instance_numbers, at.block or at.instances
         for group, word in zip(groups, _file_words(groups), strict=True):
             for block in (tuple(numbers[first : first + size]) for first in range(0, len(numbers), size)):
                 name = f"{number:04d}_{word}_{block[0]}-{block[-1]}"
-                units.append(Unit(name, number, where, group, block, point, sources=sources, paths=paths))
+                units.append(Unit(name, number, where, group, block, at, sources=sources, paths=paths))
     return units
 
 
@@ -92,12 +92,12 @@ def axis_values(values: Sequence[Any]) -> list[Any]:
     return list(values) if all(isinstance(v, int) for v in values) else [float(v) for v in values]
 
 
-def _groups(point: Experiment, located: Experiment) -> list[tuple[str, ...]]:
+def _groups(at: Experiment, located: Experiment) -> list[tuple[str, ...]]:
     """Schedulers that share a unit; one that looks at the models is simulated and trained alone."""
-    built = dict(zip(point.labels, schedulers_of(located).values(), strict=True))
+    built = dict(zip(at.labels, schedulers_of(located).values(), strict=True))
     alone = [(label,) for label, s in built.items() if "learner" in s.needs]
     blind = [label for label, s in built.items() if "learner" not in s.needs]
-    size = point.group or 1
+    size = at.group or 1
     together = [tuple(blind[k : k + size]) for k in range(0, len(blind), size)]
     # Bench trains every device in every round, which takes longest, so it is started first.
     together.sort(key=lambda labels: "bench" not in labels)

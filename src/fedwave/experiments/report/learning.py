@@ -31,7 +31,7 @@ class Learning:
     dataset: str  # the one that was asked for
     targets: tuple[float, ...] = ()
     synthetic: bool = False  # synthetic data replaced the dataset
-    where: Mapping[str, Any] = field(default_factory=dict)  # of a sweep: the place on its axes
+    where: Mapping[str, Any] = field(default_factory=dict)  # of a sweep: the values on its axes
 
     @property
     def caption(self) -> str:

@@ -66,7 +66,7 @@ def comparison_of(point: Point) -> Comparison:
 
 
 def summary(results: Results) -> dict[str, Any]:
-    """The numbers of an experiment for machines; those of a sweep under ``points``, each with its place."""
+    """The numbers of an experiment for machines; in a sweep by its ``points``, each with its values on the axes."""
     how = results.experiment
     about = {
         "fedwave": __version__,
@@ -99,7 +99,7 @@ def _plain(where: dict[str, Any]) -> dict[str, Any]:
 
 
 def full_table(results: Results, paired: bool = False) -> Table:
-    """The scheduler, the point's place on every axis, and the mean of every metric that all points have.
+    """The scheduler, the point's value on every axis, and the mean of every metric that all points have.
 
     Or the paired differences from the base, without rows of the base.
     """

@@ -96,7 +96,7 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     with _refusing(path):
         inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
         experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
-        at = [changed(point, numbers[k]) for k, (_, point) in enumerate(points(experiment))]
+        at = [changed(before, numbers[k]) for k, (_, before) in enumerate(points(experiment))]
         wheres = where_of_points(experiment)
         units = [_unit(one, wheres, at) for one in content["units"]]
         if {unit.point for unit in units} != set(range(len(at))):
