@@ -63,7 +63,7 @@ def compare_versions(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> l
     if not all(made):
         return []
     apart = versions_apart(made[0][0], made[1][0])
-    text = f"those of {names[0]} and {names[1]} differ: {apart}"
+    text = f"{names[0]} and {names[1]} were made with different versions: {apart}"
     return [Finding("versions", "note", text) if apart else Finding("versions", "ok", "the same")]
 
 

@@ -126,9 +126,9 @@ def _versions(store: RunFolder) -> Iterator[Finding]:
     if not made:
         return
     for one in made[1:]:
-        yield Finding("versions", "note", f"not all units were made with the same: {versions_apart(made[0], one)}")
+        yield Finding("versions", "note", f"units were made with different versions: {versions_apart(made[0], one)}")
     if apart := versions_apart(made[-1], installed_versions(made[-1])):
-        yield Finding("versions", "note", f"others than are installed here: {apart}")
+        yield Finding("versions", "note", f"made with other versions than are installed here: {apart}")
     else:
         shown = ", ".join(f"{name} {version}" for name, version in made[-1].items())
         yield Finding("versions", "ok", f"those installed here: {shown}")
