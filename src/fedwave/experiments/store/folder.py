@@ -60,7 +60,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.warnings: list[str] = []  # when a run goes on with other versions
+        self.warnings: list[str] = []  # when a run goes on: what was repaired, other versions
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; raises FedwaveError if another process holds it."""
@@ -139,8 +139,10 @@ class RunFolder:
         found += inputs.find_datasets(units, paths)
         inputs.check_unchanged(self.path, found, known)
         known = known if begun else {one.name: one.input for one in found}
-        inputs.write_copies(self.path, [one for one in found if one.name in known])
-        if not begun:
+        copied = inputs.write_copies(self.path, [one for one in found if one.name in known])
+        if begun:
+            self.warnings += [f"{self.path / name} was damaged or missing: it is copied again." for name in copied]
+        else:
             self._write_manifest(Manifest.of(stored, known, units))
         if not self.done.header:
             self._write_done({one.name: one.path for one in found if one.path is not None})

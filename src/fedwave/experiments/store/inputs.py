@@ -131,8 +131,9 @@ def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, In
             )
 
 
-def write_copies(folder: Path, found: Iterable[Found]) -> None:
-    """Copy what has no copy yet, or a damaged one."""
+def write_copies(folder: Path, found: Iterable[Found]) -> list[str]:
+    """Copy what has no copy yet, or a damaged one; returns the copies that were written."""
+    written = []
     for one in found:
         if one.path is None or one.input.copy is None or has_copy(folder, one.input):
             continue
@@ -140,6 +141,8 @@ def write_copies(folder: Path, found: Iterable[Found]) -> None:
         if sha256(content) != one.input.sha256:
             raise FedwaveError(f"{one.path} has changed in this moment: run the command again.")
         write_bytes(folder / one.input.copy, content)
+        written.append(one.input.copy)
+    return written
 
 
 def has_copy(folder: Path, one: Input) -> bool:
