@@ -22,7 +22,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run.pool import run_here
-from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.done import read_done
 from fedwave.experiments.store.folder import RunFolder
@@ -162,7 +162,12 @@ def test_copies_are_read_from_any_folder_and_made_again(tmp_path: Path, monkeypa
     write_results(run_experiment(asked(), whole, workers=1), whole)
     stopped(asked(), folder)
     (folder / "inputs/devices.csv").write_text("damaged")
-    resume(folder)  # the original is there
+    events: list[Event] = []
+    run_experiment(RunFolder(folder).experiment(), folder, workers=1, watch=events.append)  # the original is there
+    assert [mentions(event["message"], folder / "inputs/devices.csv") for event in events if "message" in event] == [
+        True
+    ]
+    resume(folder)
     assert (folder / "inputs/devices.csv").read_text() == TABLE
     cut(folder / "done.jsonl")
     for name in ("devices.csv", "gains.npy"):

@@ -16,8 +16,8 @@ from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.metrics import metric_names
 from fedwave.parts import registry
 
-# pydantic reads this from the classes, which therefore need not import it.
-PYDANTIC: dict[str, Any] = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
+# For pydantic, which is slow to load and therefore imported late.
+_RULES: dict[str, Any] = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
 _INFINITE = {"inf": float("inf"), "-inf": -float("inf")}  # as JSON has them, which has no infinity
 
 
@@ -57,6 +57,7 @@ _WORDS = {
 class Checked:
     """Base of the configurations: every field of a new object is converted and checked."""
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = _RULES
     prefix: ClassVar[str] = ""  # of its fields in an experiment: "network."
 
     def __post_init__(self) -> None:
@@ -176,7 +177,7 @@ def _model(kind: Any) -> Any:
 
     hints = get_type_hints(kind, include_extras=True)
     fields_: dict[str, Any] = {name: (hints[name], None) for name in _defaults(kind)}
-    return create_model(kind.__name__, __config__=PYDANTIC, **fields_)  # type: ignore[call-overload]
+    return create_model(kind.__name__, __config__=_RULES, **fields_)  # type: ignore[call-overload]
 
 
 def _refusal(kind: Any, errors: list[Any]) -> FedwaveError:
