@@ -131,13 +131,15 @@ class RunFolder:
         begun = self.exists()
         known = self.manifest.inputs if begun else {}
         found = inputs.find_inputs(experiment, known)
+        inputs.check_unchanged(self.path, found, known)
         paths = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
         stored = renamed(experiment, {path: name for name, path in paths.items()})
         if begun:
             self._check_same(stored)
         units = self.units() if begun else units_of(stored, paths)
-        found += inputs.find_datasets(units, paths)
-        inputs.check_unchanged(self.path, found, known)
+        datasets = inputs.find_datasets(units, paths)
+        inputs.check_unchanged(self.path, datasets, known)
+        found += datasets
         known = known if begun else {one.name: one.input for one in found}
         copied = inputs.write_copies(self.path, [one for one in found if one.name in known])
         if begun:
