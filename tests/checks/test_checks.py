@@ -31,13 +31,13 @@ GIVEN = {
 }
 # Checks that do not apply to some of ours.
 _DRAWN = {"fresh", "quartiles", "sums", "independence"}
-_STEPS = {"stopping", "tensors"}
+_STEPS = {"tensors"}
 LACKING = {
     ("fading", "gauss-markov"): {"independence"},
     ("fading", "shadowing"): {"independence", "fresh", "sums"},
     ("fading", "recorded"): _DRAWN,
     ("partition", "iid"): {"instances"},
-    ("arrivals", "recorded"): {"silence", "frequencies", "means"},
+    ("arrivals", "recorded"): {"frequencies", "means"},
     **{("aggregation", name): _STEPS for name in ("lee", "constant", "fedasync", "sync")},
     ("scheduler", "round-robin"): {"devices"},
 }
@@ -61,10 +61,10 @@ def every(family: str) -> list[str]:
     """The names of a family's checks."""
     kept = import_module(f"fedwave.checks.{family}").FAMILY
     no_instances = {"instances"} if family in ("success", "prior", "aggregation") else set()
-    table = [*kept.during, "inputs", "parameters", "repetition", "instances", *kept.own]
-    tried = [name for name in table if name not in no_instances and (name not in SHARED or name in kept.shared)]
-    first = [name for name in ("declaration", "equality") if name in kept.shared or name == "declaration"]
-    return list(dict.fromkeys([*first, *tried, *["saving"] * ("saving" in kept.shared)]))
+    shared = [name for name in SHARED if name in kept.shared and name not in no_instances]
+    first = ["declaration", *(name for name in shared if name == "equality"), kept.trial]
+    middle = [name for name in shared if name not in ("equality", "saving")]
+    return list(dict.fromkeys([*first, *middle, *kept.own, *["saving"] * ("saving" in shared)]))
 
 
 def names(family: str, name: str) -> list[str]:

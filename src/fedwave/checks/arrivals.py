@@ -55,17 +55,6 @@ def _all_chances(arrivals: Arrivals, rates: FloatArray) -> FloatArray:
         most *= 4
 
 
-def _silence(trial: Trial) -> bool:
-    """A device whose rate is 0 gets nothing; a record has rates of its own."""
-    if is_record(trial.part, Arrivals):
-        return False
-    zero = np.zeros(trial.devices)
-    counts = trial.part.sample(block(range(50), trial.devices, 8, purpose="arrivals"), zero)
-    if counts.any() or not np.array_equal(trial.part.chances(zero, 2), np.tile([1, 0, 0], (trial.devices, 1))):
-        raise FedwaveError("a device with rate 0 gets shards, or `chances` says that it may: it must get nothing.")
-    return True
-
-
 def _frequencies(trial: Trial) -> bool:
     """What is drawn follows the chances."""
     if is_record(trial.part, Arrivals):
@@ -132,13 +121,7 @@ def _runs(trial: Trial) -> list[Run]:
 
 FAMILY = Family(
     tried=_tried,
-    own={
-        "chances": _chances,
-        "silence": _silence,
-        "frequencies": _frequencies,
-        "means": _means,
-        "distribution": _distribution,
-    },
+    own={"chances": _chances, "frequencies": _frequencies, "means": _means, "distribution": _distribution},
     numbers="draw random numbers only from the generators of the block",
     runs=_runs,
 )
