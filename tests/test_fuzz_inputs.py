@@ -50,6 +50,14 @@ YAML = b"""devices:
 CURVE = b"snr_db,error_rate\n-5,0.9\n0,0.5\n5,1e-3\n"
 NUMBERS = b"1,2,3\n4.5,0,6e-1\n7,8,9\n"
 RECORD = np.random.default_rng(0).random((5, 3))
+
+
+def saved_trace() -> bytes:
+    out = io.BytesIO()
+    fw.simulate(fw.paper_network(), "balsa", 3, 1, beliefs=True).write(out)
+    return out.getvalue()
+
+
 # What is damaged, and what reads it.
 INPUTS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
     "experiment.yaml": ("yaml", preset("quick"), experiment),
@@ -65,6 +73,7 @@ INPUTS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
         as_npy(np.asfortranarray((RECORD * 9).astype(">i4"))),
         lambda path: fw.arrivals.RecordedArrivals.from_file(str(path)),
     ),
+    "trace.npz": ("npz", saved_trace(), fw.Trace.load),
 }
 
 
@@ -94,7 +103,7 @@ def is_read(path: Path, read: Callable[[Path], object], what: str) -> bool:
     return False
 
 
-MADE = {"yaml": nasty_files.YAML, "json": nasty_files.JSON, "csv": nasty_files.CSV, "npy": nasty_files.NPY}
+MADE = {"npz": {}, "yaml": nasty_files.YAML, "json": nasty_files.JSON, "csv": nasty_files.CSV, "npy": nasty_files.NPY}
 
 
 @pytest.mark.parametrize("name", INPUTS)

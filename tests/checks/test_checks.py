@@ -88,31 +88,20 @@ def test_the_built_in_datasets_keep_their_contract(tmp_path: Any, monkeypatch: p
 @pytest.mark.parametrize(
     "part",
     [
-        "rician:k_factor=0",
-        "shadowing:correlation=0",
         "shadowing:correlation=0.5,fading=rician",
         "gauss-markov:correlation=1",
         "harq:tries=3,model=soft",
-        "harq:tries=1",
-        "harq:model=threshold",
         "harq:tries=4,model=turbo:blocks=3",
         "arq:tries=3,model=uncoded",
-        "uncoded:modulation=bpsk",
-        "negative-binomial:dispersion=0.3",
         "zero-inflated-poisson:silence=0.9",
         "gamma:shape=3,rate=0.5",
         "truncated:low=1,high=3,prior=gamma",
-        "truncated:low=0",
         "dirichlet:alpha=50",
-        "by-class:held=1",
         "fedbuff:size=3,beta=0.5",
         "lee:cap=2",
         "fedasync:staleness=hinge",
-        "fedasync:staleness=constant",
-        "balsa:stage_rule=max1,prior=gamma",
         "balsa:stage_rule=per-device,prior=truncated",
         "balsa-po:stage_rule=max1,prior=truncated",
-        "balsa-po:stage_rule=per-device,prior=gamma",
         "logistic",
     ],
 )
@@ -194,25 +183,6 @@ def test_a_model_for_unusual_images_needs_a_dataset() -> None:
         passed(chain, family="model")
 
 
-def test_a_registered_part_is_built_from_its_file() -> None:
-    @fw.register
-    @dataclass(frozen=True)
-    class Nakagami(fw.fading.Fading):
-        """h is Gamma(m, 1/m)."""
-
-        m: float = 2.0
-        name = "nakagami"
-
-        def sample(self, block: Any, carry: Any) -> Any:
-            return block.draw(self.fresh), None
-
-        def fresh(self, rng: Any, shape: Any) -> Any:
-            return rng.gamma(self.m, 1 / self.m, shape)
-
-    for part in ("nakagami", "nakagami:m=0.7", {"name": "nakagami", "m": 3}, Nakagami, Nakagami(5.0)):
-        assert passed(part) == every("fading")
-
-
 @pytest.mark.parametrize(
     "part, given, tokens",
     [
@@ -241,27 +211,6 @@ def test_the_answer_is_a_sentence() -> None:
     assert passed(Sound) == passed(Sound()) == every("scheduler")
     report = fw.check(Sound)
     assert str(report) == repr(report) == f"scheduler 'sound': {len(report.passed)} checks passed"
-
-
-def test_a_scheduler_of_ten_lines_is_checked_found_by_name_and_simulated() -> None:
-    @fw.register
-    @dataclass(frozen=True)
-    class Patient(fw.Scheduler):
-        """Wait for a good channel, the less the longer it has been."""
-
-        patience: float = 2.0
-        name = "patient"
-        needs = frozenset({"channel"})
-
-        def priority(self, state: Any, seen: Any, draws: Any) -> Any:
-            return seen.gain + seen.delay / self.patience
-
-    assert passed("patient") == every("scheduler")
-    assert "patient" in fw.scheduler_names()
-    trace = fw.simulate(fw.paper_network(), "patient", rounds=20, instances=2)
-    assert (np.count_nonzero(trace.scheduled, axis=2) == 5).all()
-    other = fw.simulate(fw.paper_network(), fw.scheduler("patient:patience=9"), rounds=20, instances=2)
-    assert not other.same_as(trace)
 
 
 class Shuffles(fw.Scheduler):
@@ -325,31 +274,7 @@ class OwnScale(fw.fading.Fading):
         return tuple(np.quantile(draws, (0.25, 0.5, 0.75)))
 
 
-@dataclass(frozen=True)
-class OwnMidpoint(fw.success.SuccessModel):
-    name = "own-midpoint"
-    midpoints: tuple[float, ...]
-
-    def probability(self, snr: Any) -> Any:
-        return snr / (snr + np.array(self.midpoints))
-
-
-@dataclass(frozen=True)
-class OwnShare(fw.arrivals.Poisson):
-    name = "own-share"
-    shares: tuple[float, ...]
-
-    def sample(self, block: Any, rates: Any) -> Any:
-        return super().sample(block, rates * np.array(self.shares))
-
-    def mean_rates(self, rates: Any) -> Any:
-        return rates * np.array(self.shares)
-
-    def chances(self, rates: Any, most: int) -> Any:
-        return super().chances(rates * np.array(self.shares), most)
-
-
-@pytest.mark.parametrize("kind", [Favours, OwnScale, OwnMidpoint, OwnShare])
+@pytest.mark.parametrize("kind", [Favours, OwnScale])
 def test_a_part_with_a_number_for_each_device(kind: Any) -> None:
     network = fw.random_network(7, 2)
     part = kind(tuple(1.0 + np.arange(7) / 7))

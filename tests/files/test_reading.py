@@ -16,8 +16,8 @@ from time_limit import time_limit
 import fedwave as fw
 from fedwave.errors import FedwaveError
 from fedwave.files import tables
-from fedwave.files.arrays import read_array
 from fedwave.files.reading import read_json, read_text
+from fedwave.files.tables import read_array
 
 
 @pytest.fixture(autouse=True)
@@ -84,22 +84,6 @@ def test_json_that_is_read() -> None:
 # --- tables ---------------------------------------------------------------------------------------
 
 HEADING = "rate,distance_m\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("rate;distance_m\n1;100\n", "semicolons"),
-        (HEADING + "1_000,100\n", "line 1: rate is '1_000'"),
-        (HEADING + "\uff11,100\n", "line 1: rate is '\uff11'"),
-        (HEADING.replace("\n", ",count\n") + "1,1,10000000\n" * 200, "2,000,000,000 devices, must"),
-    ],
-    ids=lambda text: text[:20],
-)
-def test_device_tables_that_are_refused(text: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "devices.csv").write_text(text, encoding="utf-8")
-    said = refusal(lambda: fw.read_devices(tmp_path / "devices.csv"))
-    assert sentence in said
 
 
 def test_too_many_lines(tmp_path: Path, monkeypatch) -> None:

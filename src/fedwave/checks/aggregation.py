@@ -36,7 +36,7 @@ def _uploads(rule: Aggregation) -> Uploads:
 def _tried(trial: Trial) -> None:
     rule = trial.part
     uploads = _uploads(rule)
-    trial.keep("weights", trial.call(rule.weights, uploads), _SHAPE, "float64")
+    trial.keep("weights", trial.call(rule.weights, uploads), _SHAPE)
     trial.keep("coefficients", trial.call(rule.coefficients, uploads), _SHAPE)
     trial.keep("masses", trial.call(rule.age, uploads.mass, uploads.learned), _SHAPE)
     if not rule.has_server_step():

@@ -25,7 +25,7 @@ def _tried(trial: Trial) -> None:
     for rounds in (1, 2, 64):
         rounds = min(rounds, trial.rounds)
         counts = trial.call(arrivals.sample, block(trial.ids, trial.devices, rounds, purpose="arrivals"), rates.copy())
-        trial.keep("counts", counts, (rounds, len(trial.ids), trial.devices), "whole numbers", axis=1)
+        trial.keep("counts", counts, (rounds, len(trial.ids), trial.devices), whole=True, axis=1)
     trial.keep("mean rates", trial.call(arrivals.mean_rates, rates.copy()), rates.shape)
     rates = _rates(trial).copy() if trial.network else _rates(trial).reshape(2, 2).copy()
     trial.keep("chances", trial.call(arrivals.chances, rates, 5), (*rates.shape, 6))

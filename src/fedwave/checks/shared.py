@@ -28,10 +28,9 @@ from fedwave.rng import Block, stream
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulation import extend, simulate
 from fedwave.trace import Trace
-from fedwave.types import ADVICE, Array, freeze
+from fedwave.types import ADVICE, Array, checked, freeze
 
 INSTANCES = 3  # in the trial of a part
-_KINDS = {"float64": "f", "whole numbers": "iu", "numbers": "biuf"}  # of arrays that a part returns
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,27 +90,18 @@ class Trial:
         what: str,
         found: Any,
         shape: tuple[int, ...],
-        kind: str = "numbers",
+        *,
         low: float = 0.0,
         high: float = np.inf,
+        whole: bool = False,
         axis: int | None = None,
     ) -> None:
-        """Keep what a method returned; raises FedwaveError if it has another shape, type or range.
+        """Keep what a method returned; raises FedwaveError if a run would refuse it.
 
         ``axis`` is that of the instances; None: it does not depend on them.
         """
-        dtype = getattr(found, "dtype", None)
-        fits = dtype is not None and dtype.kind in _KINDS[kind] and (kind != "float64" or dtype == np.float64)
-        if not fits or np.shape(found) != shape:
-            name = dtype or type(found).__name__
-            raise FedwaveError(
-                f"{what} are of type {name} and shape {np.shape(found)}, must be {kind} of shape {shape}."
-            )
-        wrong = found[~(np.isfinite(found) & (found >= low) & (found <= high))]
-        if wrong.size:
-            limits = "" if low == -np.inf else f" >= {low:g}" if high == np.inf else f" from {low:g} to {high:g}"
-            raise FedwaveError(f"{what} have the value {wrong.flat[0]:g}, must be finite numbers{limits}.")
-        self.kept.append((what, found, axis))
+        array = checked(self.part, what, found, shape, least=low, most=high, whole=whole)
+        self.kept.append((what, array, axis))
 
     def around(self, devices: int | None = None, **parts: Any) -> Network:
         """The caller's network, or a small one, with these parts; its first device never gets data."""

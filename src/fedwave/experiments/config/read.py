@@ -125,13 +125,13 @@ def _preset_text(name: str) -> str:
 
 def _is_device_table(path: Path) -> bool:
     """A device table in YAML is a list, an experiment is a mapping."""
-    from fedwave.files.yaml_text import is_yaml_list
+    from fedwave.files.yaml_text import read_yaml
 
     ending = path.suffix.lower()
     if ending not in (".yaml", ".yml") or not os.path.isfile(path):
         return ending == ".csv"
     try:
-        return is_yaml_list(read_text(path, str(path)), str(path))
+        return isinstance(read_yaml(read_text(path, str(path)), str(path)), list)
     except FedwaveError:
         return False  # it is said where it is read as an experiment
 
