@@ -203,22 +203,6 @@ def test_a_state_that_is_not_named_arrays_is_refused(first):
 
 
 @dataclass(frozen=True)
-class Drifting(fw.fading.Rayleigh):
-    """Keeps a memory although its base class declares independent rounds."""
-
-    name = "drifting"
-
-    def sample(self, block, carry):
-        gains, _ = super().sample(block, None)
-        return gains if carry is None else gains + carry, gains[-1]
-
-
-def test_a_fading_that_is_declared_independent_has_no_carry():
-    with refused("drifting", "independent"):
-        fw.simulate(fw.paper_network(fading=Drifting()), "age", 5, 2)
-
-
-@dataclass(frozen=True)
 class Bursts(fw.arrivals.Poisson):
     """Poisson at the rates that planning once probed, and bursts at all others."""
 

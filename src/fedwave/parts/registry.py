@@ -208,9 +208,11 @@ def with_defaults(family: str, part: Any) -> dict[str, Any]:
     inner, defaults = _inner_families(kind), _parameters(kind)
     found: dict[str, Any] = {"name": name}
     for key, value in (defaults | given).items():
-        if key in inner and (_is_object(value) or isinstance(value, (str, Mapping))):
+        if key in inner and isinstance(value, (str, Mapping)):
+            found[key] = with_defaults(inner[key], value)
+        elif _is_object(value):
             if key in given or _is_there(value.family, value.name):
-                found[key] = with_defaults(inner[key], value)
+                found[key] = with_defaults(value.family, value)
         elif key in given:
             if value is not None or defaults.get(key) is not None:
                 found[key] = value
@@ -288,7 +290,7 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
 
 def _check_numbers(kind: Any, given: Mapping[str, Any], what: str) -> None:
     """Raises FedwaveError for text in a field whose type hint is a number: it would fail in the middle of a run."""
-    hints = _hints(kind) if is_dataclass(kind) else {}
+    hints = _hints(kind)
     for name, value in given.items():
         options = {hints.get(name), *get_args(hints.get(name))}
         if options & {int, float} and str not in options and isinstance(value, str):
@@ -334,11 +336,12 @@ def _given(part: Any) -> tuple[str, dict[str, Any]]:
     """The name of a mapping or an object, and its parameters; of an object those that are not its defaults."""
     if isinstance(part, Mapping):
         return part["name"], {key: value for key, value in part.items() if key != "name"}
+    kind: Any = type(part)
     values = {one.name: getattr(part, one.name) for one in fields(part) if one.init} if is_dataclass(part) else {}
-    defaults = _parameters(type(part))
+    defaults = _parameters(kind)
     # By their texts: parameters may be arrays or objects without an equality of their own.
     given = {key: value for key, value in values.items() if repr(value) != repr(defaults.get(key))}
-    return getattr(part, "name", type(part).__name__), given
+    return getattr(part, "name", kind.__name__), given
 
 
 @cache
