@@ -20,7 +20,7 @@ from fedwave.files.writing import json_text
 from fedwave.files.yaml_text import read_yaml
 from tests.attacks import nasty_files
 
-LONGEST_S = 20
+LONGEST_S = 60
 PRESETS = resources.files("fedwave.experiments.presets")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedwave.errors import FedwaveError
 from fedwave.files import yaml_text
-from fedwave.files.yaml_text import read_yaml, write_yaml
+from fedwave.files.yaml_text import is_yaml_list, read_yaml, write_yaml
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,12 @@ def test_a_bomb_is_refused_after_little_work(bomb: str, monkeypatch: pytest.Monk
     with pytest.raises(FedwaveError, match=sentence):
         read_yaml(text, "it")
     assert values <= most + 1
+
+
+def test_a_list_is_known_by_its_beginning() -> None:
+    assert is_yaml_list("# devices\n---\n- {rate: 1}\n- [never closed", "it")
+    assert not is_yaml_list("a: [1]\nb: [never closed", "it")
+    assert not is_yaml_list("", "it")
 
 
 def test_lists_are_written_in_one_line() -> None:

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import AliasEvent, NodeEvent
+from ruamel.yaml.events import AliasEvent, NodeEvent, SequenceStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
@@ -32,6 +32,13 @@ def read_yaml(text: str, what: str) -> Any:
     """The content of a YAML text: mappings, lists, texts, numbers, true, false and null."""
     with _refusals(text, what):
         return _loader().load(text)
+
+
+def is_yaml_list(text: str, what: str) -> bool:
+    """Is the content of a YAML text a list? Reads only its beginning."""
+    with _refusals(text, what):
+        nodes = (event for event in _loader().parse(text) if isinstance(event, NodeEvent))
+        return isinstance(next(nodes, None), SequenceStartEvent)
 
 
 def _loader() -> YAML:

@@ -439,8 +439,8 @@ def _text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_text, value))}]"
-    if isinstance(value, float) and value.is_integer():
+        return f"[{', '.join(repr(one) if isinstance(one, str) else _text(one) for one in value)}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     return next((word for word, it in _LITERALS.items() if it is value), " ".join(str(value).split()))
 

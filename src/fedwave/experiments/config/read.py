@@ -125,13 +125,13 @@ def _preset_text(name: str) -> str:
 
 def _is_device_table(path: Path) -> bool:
     """A device table in YAML is a list, an experiment is a mapping."""
-    from fedwave.files.yaml_text import read_yaml
+    from fedwave.files.yaml_text import is_yaml_list
 
     ending = path.suffix.lower()
     if ending not in (".yaml", ".yml") or not os.path.isfile(path):
         return ending == ".csv"
     try:
-        return isinstance(read_yaml(read_text(path, str(path)), str(path)), list)
+        return is_yaml_list(read_text(path, str(path)), str(path))
     except FedwaveError:
         return False  # it is said where it is read as an experiment
 
