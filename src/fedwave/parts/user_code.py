@@ -54,6 +54,8 @@ def import_source(source: str, text: str = "") -> None:
     """
     own, old = registry.own(), _imports.get(source)
     if old is not None and old.text == text:
+        for family, parts in old.parts.items():  # the registry may have been emptied since
+            own[family].update(parts)
         return
     for family, parts in old.parts.items() if old is not None else ():
         own[family] = {name: part for name, part in own[family].items() if parts.get(name) is not part}
