@@ -17,8 +17,8 @@ from fedwave.experiments.analysis.prediction import predict as predicted
 from fedwave.experiments.analysis.prediction_check import check_prediction
 from fedwave.experiments.config.build import (
     check,
+    class_labels_of,
     class_mix_of,
-    labels_of,
     network_of,
     schedulers_of,
     settings_of,
@@ -108,7 +108,7 @@ def _check_schedulers(schedulers: Mapping[str, Scheduler], train: str | None) ->
 
 def _predicted(how: Experiment, schedulers: Mapping[str, Scheduler], train: str | None, quiet: bool) -> Prediction:
     assert how.task is not None
-    labels = labels_of(how, schedulers.values())
+    labels = class_labels_of(how, schedulers.values())
     play = partial(
         simulate, network_of(how.network), instances=list(how.instance_numbers), seed=how.seed, labels=labels
     )

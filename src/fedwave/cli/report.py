@@ -12,11 +12,11 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.experiments.report.outputs import output_files
 from fedwave.experiments.store.dataset import Results, metrics_of
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.load import results_of
 from fedwave.experiments.store.lock import check_new, writing_outputs
-from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.provenance import other_versions
 from fedwave.paper.compact import export_compact
 
@@ -63,7 +63,7 @@ def show_again(folder: Path, printing: opt.Printing, words: Sequence[str] = (), 
     check_is_folder(folder)
     store = RunFolder(folder)
     results = _changed(results_of(store), words)
-    if (warning := other_versions(folder, store.done.units.values(), "is shown with")) is not None:
+    if (warning := other_versions(folder, store.done.units.values())) is not None:
         print_error(warning)
     if out is None or os.path.realpath(out) == os.path.realpath(folder):
         with store.locked():

@@ -17,7 +17,7 @@ from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.store.folder import check_is_folder
-from fedwave.experiments.store.lock import check_run_place
+from fedwave.experiments.store.lock import make_run_folder
 
 # The paper's experiment, and one of minutes.
 _EXPERIMENTS = {
@@ -80,7 +80,7 @@ def reproduce(
     if name == "theory":
         _theory(how, folder, execution, quick)
     else:
-        check_run_place(folder)  # before data are downloaded
+        make_run_folder(folder)  # before data are downloaded
         execute_and_show(_with_data(how), folder, execution)
 
 

@@ -16,13 +16,13 @@ from fedwave.cli.report import show_again
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, WorkFailed, as_int
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.report.outputs import output_files
 from fedwave.experiments.run.runner import running
 from fedwave.experiments.run.signals import StopRequest, Terminated, checked_timeout
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
-from fedwave.experiments.store.lock import check_own_file, check_run_place
-from fedwave.experiments.store.output_names import output_files
-from fedwave.experiments.store.trusted_code import resume_command
+from fedwave.experiments.store.inputs import resume_command
+from fedwave.experiments.store.lock import check_own_file, make_run_folder
 from fedwave.memory import memory_error
 
 TRAIN = {
@@ -126,7 +126,7 @@ def execute(
         if folder is not None:
             if how.events is not None:
                 check_own_file(how.events, folder, output_files(experiment))
-            check_run_place(folder)
+            make_run_folder(folder)
         with ExitStack() as held:
             with run_bar(experiment.name, quiet=how.quiet, events=how.events) as watch:
                 stop = StopRequest(last_words)

@@ -104,7 +104,7 @@ def run(
     from fedwave.experiments.run.runner import running
     from fedwave.experiments.store.load import to_dataset
 
-    place = as_path("folder", folder)
+    path = as_path("folder", folder)
     if not str(folder):
         raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
     changes, parts = texts("overrides", overrides), texts("imports", imports)
@@ -119,11 +119,11 @@ def run(
     with ExitStack() as held:  # the folder, until its figures are written
         with _followed(made.name, progress) as watch:
             try:
-                run = running(made, place, workers=workers, watch=watch, timeout=timeout)
+                run = running(made, path, workers=workers, watch=watch, timeout=timeout)
                 results = held.enter_context(run)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"stopped; the same call resumes the run in {folder}.") from None
-        write_results(results, place)
+        write_results(results, path)
         return to_dataset(results)
 
 

@@ -20,7 +20,7 @@ from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.diff import compare_experiments, compare_versions
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, table_names
 from fedwave.experiments.store.load import stored_results, to_dataset
-from fedwave.experiments.store.lock import OWN_FILES, PLACES, check_new
+from fedwave.experiments.store.lock import OWN_FILES, SUBFOLDERS, check_new
 from fedwave.experiments.store.verify import verify
 from fedwave.files.reading import as_path, read_bytes
 from fedwave.files.writing import write_bytes
@@ -51,12 +51,12 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
 
     if isinstance(folders, (str, Path)) or not is_list(folders):
         raise FedwaveError(f"folders is {short_repr(folders)}, must be a list of run folders.")
-    places = [as_path("a run folder", one) for one in folders]
-    place = as_path("out", out)
+    lots = [as_path("a run folder", one) for one in folders]
+    path = as_path("out", out)
     if not str(out):
         raise FedwaveError("out is '', must name a new folder, such as 'out/all'.")
-    with merging(places, place, warnings.warn) as results:
-        write_results(results, place)
+    with merging(lots, path, warnings.warn) as results:
+        write_results(results, path)
         return to_dataset(results)
 
 
@@ -110,7 +110,7 @@ def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[s
     names = (first.path, other.path)
     found = compare_experiments(first, other, names) + compare_versions(first, other, names)
     if first.manifest.run_id != other.manifest.run_id:
-        apart = [one.text for one in found if one.state == "differs"]
+        apart = [one.text for one in found if one.state == "differs" and one.about != "instances"]
         numerics = (f"its numerics have version {lot.manifest.numerics}" for lot in (first, other))
         why = apart[0] if apart else ", not ".join(numerics)
         raise FedwaveError(
@@ -166,9 +166,9 @@ def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
         for lot, name in files:
             write_bytes(store.path / name, read_bytes(lot.path / name, str(lot.path / name), _MOST_BYTES))
         lines = [lot.done.units[unit.name] for lot in lots for unit in lot.manifest.units]
-        store.write_merged(manifest, first.places, lines)
+        store.write_merged(manifest, first.input_paths, lines)
     except BaseException:
-        for name in PLACES:
+        for name in SUBFOLDERS:
             shutil.rmtree(store.path / name, ignore_errors=True)
         for name in OWN_FILES:
             (store.path / name).unlink(missing_ok=True)

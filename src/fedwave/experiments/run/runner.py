@@ -27,8 +27,8 @@ from fedwave.experiments.run.signals import TIMEOUT, StopRequest
 from fedwave.experiments.store.checksums import Damaged
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.inputs import resume_command
 from fedwave.experiments.store.load import put_together
-from fedwave.experiments.store.trusted_code import resume_command
 from fedwave.parts.user_code import imported_sources
 
 if TYPE_CHECKING:

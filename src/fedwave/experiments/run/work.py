@@ -83,7 +83,7 @@ def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> T
 class _Work:
     """A unit at work: what it is, and whom it tells about its progress."""
 
-    unit: Unit  # its experiment has the places of files on this machine
+    unit: Unit  # its experiment has the paths of files on this machine
     checkpointer: Checkpointer
     meter: Meter
     warn: Warn
@@ -93,7 +93,7 @@ class _Work:
         self.checkpointer.stop_if_asked()
         unit, how = self.unit, self.unit.experiment
         prepare(how, unit.sources)
-        check_pins(unit.pins, unit.places)
+        check_pins(unit.pins, unit.paths)
         network = network_of(how.network)
         every = dict(zip(named.labels, schedulers_of(how).values(), strict=True))
         chosen = {label: every[label] for label in unit.schedulers}
