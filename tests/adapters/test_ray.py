@@ -21,19 +21,18 @@ from refusals import mentions, refused
 from user_file import forgotten, text
 
 from fedwave.adapters import ray as adapter
-from fedwave.adapters import ray_cluster
-from fedwave.adapters.ray import RemoteWorker, ray_engine
+from fedwave.adapters.ray import RemoteWorker, connected, import_ray, ray_engine
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
-from fedwave.experiments.run.pool import Message, run_here
-from fedwave.experiments.run.signals import StopRequest, Terminated
-from fedwave.experiments.run.worker import environment
+from fedwave.experiments.run.pool import Job, Message, run_here
+from fedwave.experiments.run.process import environment
+from fedwave.experiments.run.signals import TIMEOUT, Terminated
 from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads
 
 if find_spec("ray") is None:
     pytest.skip("ray is not installed", allow_module_level=True)
-ray = ray_cluster.import_ray(loopback=True)
+ray = import_ray(loopback=True)
 
 SIMULATED = {"schedulers": ["alsa-pi", "balsa"], "rounds": 300, "instances": 60, "block": 30}
 TRAINED = {
@@ -105,12 +104,17 @@ class Watch:
 
 
 def on_ray(
-    wanted: list[Unit], watch: Watch, place: Path | None = None, address: str | None = None, **how: Any
+    wanted: list[Unit],
+    watch: Watch,
+    place: Path | None = None,
+    address: str | None = None,
+    cpus: int | None = None,
+    timeout: float = TIMEOUT,
 ) -> dict[str, Any]:
     """The results by unit; ``watch`` also hears of the units that are finished."""
     found = {}
-    path = lambda unit: place and place / unit.name  # noqa: E731
-    for unit, data, _ in ray_engine(address, **how)(wanted, path, watch, StopRequest()):
+    job = Job(wanted, watch, lambda unit: place and place / unit.name, timeout=timeout)
+    for unit, data, _ in ray_engine(address, cpus)(job):
         watch(Message("finished", unit))
         found[unit.name] = data
     return found
@@ -118,7 +122,7 @@ def on_ray(
 
 def same_as_here(found: dict[str, Any], wanted: list[Unit]) -> bool:
     use_threads(1)  # as the workers do; two fight over such small models
-    here = {u.name: o for u, o, _ in run_here(wanted, lambda unit: None, Watch())}
+    here = {u.name: o for u, o, _ in run_here(Job(wanted, Watch()))}
     return found.keys() == here.keys() and all(data.identical(here[name]) for name, data in found.items())
 
 
@@ -158,7 +162,7 @@ def slow_while(slow: Path, seconds: float) -> dict[str, Any]:
 @pytest.fixture(scope="class")
 def local() -> Iterator[None]:
     """A Ray that several tests share."""
-    with ray_cluster.connected(ray, None, 2):
+    with connected(ray, None, 2):
         yield
 
 
@@ -335,10 +339,10 @@ def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
         assert mentions(refusal(address), address, "refused")
         deaf.listen()
-        monkeypatch.setattr(ray_cluster, "_TRY_SECONDS", 2.0)
+        monkeypatch.setattr(adapter, "_TRY_SECONDS", 2.0)
         assert mentions(refusal(address), "2 seconds")
         denied = "import os, time; os.write(2, b'Unauthenticated'); time.sleep(9)"  # as Ray does
-        monkeypatch.setattr(ray_cluster, "_TRY", denied)
+        monkeypatch.setattr(adapter, "_TRY", denied)
         assert mentions(refusal(address), address, "RAY_AUTH_MODE=token")
 
 
@@ -346,8 +350,8 @@ def test_a_signal_that_reaches_rays_own_handler(monkeypatch: pytest.MonkeyPatch)
     """While Ray starts, its handler is there instead of ours; it exits with the bare number of the signal."""
     ray = MagicMock()
     ray.is_initialized.return_value = False
-    monkeypatch.setattr(ray_cluster, "_start", lambda *_, **__: sys.exit(int(signal.SIGTERM)))
-    with pytest.raises(Terminated) as left, ray_cluster.connected(ray, None, 1):
+    monkeypatch.setattr(adapter, "_start", lambda *_, **__: sys.exit(int(signal.SIGTERM)))
+    with pytest.raises(Terminated) as left, connected(ray, None, 1):
         pass
     assert left.value.code == 128 + signal.SIGTERM
     ray.shutdown.assert_called_once_with()

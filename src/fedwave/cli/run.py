@@ -7,20 +7,20 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import run_bar
 from fedwave.cli.report import show_again
 from fedwave.cli.terminal import print_error
-from fedwave.errors import FedwaveError, WorkFailed, as_int
+from fedwave.errors import FedwaveError, WorkFailed
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.run.runner import running
-from fedwave.experiments.run.signals import StopRequest, Terminated, checked_timeout
+from fedwave.experiments.run.signals import StopRequest, Terminated
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
-from fedwave.experiments.store.lock import check_own_file, check_run_place
+from fedwave.experiments.store.lock import check_own_file
 from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.trusted_code import resume_command
 from fedwave.memory import memory_error
@@ -117,23 +117,16 @@ def execute(
         return f"stopped; {f'{go_on} continues from here' if is_kept() else 'nothing was kept'}."
 
     try:
-        workers = None if how.workers is None else as_int("--workers", how.workers, 1)
-        timeout, engine = checked_timeout(how.timeout), None
+        asked: dict[str, Any] = {"workers": how.workers, "timeout": how.timeout, "stop": StopRequest(last_words)}
         if how.ray is not None:
             from fedwave.adapters.ray import ray_engine
 
-            engine = ray_engine(how.ray or None, workers, timeout)
-        if folder is not None:
-            if how.events is not None:
-                check_own_file(how.events, folder, output_files(experiment))
-            check_run_place(folder)
+            asked["engine"] = ray_engine(how.ray or None, how.workers)
+        if folder is not None and how.events is not None:
+            check_own_file(how.events, folder, output_files(experiment))
         with ExitStack() as held:
             with run_bar(experiment.name, quiet=how.quiet, events=how.events) as watch:
-                stop = StopRequest(last_words)
-                run = running(
-                    experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop
-                )
-                results = held.enter_context(run)
+                results = held.enter_context(running(experiment, folder, watch=watch, **asked))
             yield results
     except (KeyboardInterrupt, Terminated) as stopped:
         print_error(last_words())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError, as_int, is_list, short_repr
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.report.comparison import Comparison
-from fedwave.experiments.run.signals import TIMEOUT, checked_timeout
+from fedwave.experiments.run.signals import TIMEOUT
 from fedwave.experiments.store.dataset import joined, unit_dataset
 from fedwave.files.reading import as_path
 from fedwave.metrics import MetricSet
@@ -113,9 +113,6 @@ def run(
     else:
         given = to_mapping(experiment) if isinstance(experiment, Experiment) else experiment
         made = experiment_from(given, changes, parts)
-    if workers is not None:
-        workers = as_int("workers", workers, 1)
-    timeout = checked_timeout(timeout)
     with ExitStack() as held:  # the folder, until its figures are written
         with _followed(made.name, progress) as watch:
             try:

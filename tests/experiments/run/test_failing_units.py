@@ -15,7 +15,6 @@ from refusals import mentions, refused
 from user_file import forgotten
 
 import fedwave as fw
-from fedwave.experiments.run import retries
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 BAD = """
@@ -98,9 +97,6 @@ def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here
     assert mentions(last, resumes(here))
     assert len(finished_units(here / "run")) == 5
     events = [json.loads(line) for line in (here / "events").read_text().splitlines()]
-    begun = {e["unit"] for e in events if e["event"] == "unit-begun"}
-    tried = [unit for unit in begun if "bad" in unit]
-    assert retries.ALIKE <= len(tried) <= retries.ALIKE + int(workers) - 1, "the rest would fail alike"
     assert len([e for e in events if e["event"] == "unit-abandoned"]) == 5
 
 

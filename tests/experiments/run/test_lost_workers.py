@@ -201,7 +201,7 @@ def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pool.time, "monotonic", lambda: now)
     messages: list[Message] = []
     unit = some_units()[:1]
-    silent = pool.Pool(unit, lambda unit: None, messages.append, StopRequest(), 9.5, Silent, wait)
+    silent = pool.Pool(pool.Job(unit, messages.append, timeout=9.5), Silent, wait)
     assert list(silent.results()) == []
     assert [m.kind for m in messages] == ["begun", "rounds", "abandoned"]
     assert list(steps) == [], "it was abandoned too early"
