@@ -1,7 +1,8 @@
-"""`fedwave describe`: what is in an experiment, a run folder, a trace or a device table, on one screen."""
+"""`fedwave list`, `config` and `describe`: what there is to choose from, and what is in a file or a folder."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.errors import plural
+from fedwave.cli.terminal import in_encoding
+from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.config.read import load_experiment, preset_about, preset_names, to_yaml
+from fedwave.experiments.config.schema import json_schema
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
@@ -22,6 +25,108 @@ from fedwave.network.network import Network
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
 from fedwave.trace import Trace
+
+PRESETS = "presets"
+# What a scheduler may need (types.INFORMATION): before the first round, and in every round.
+_MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}
+_SEES = {"channel": "h", "backlog": "n", "learner": "updates", "labels": "labels"}
+_SCHEDULERS = (
+    "Knows, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in "
+    "every round: h (channel gains), n (backlogs), updates (norms of the local updates; needs a task), labels (samples "
+    "by class in the uploads that arrived; needs a task). Every scheduler sees which uploads arrived, the shards they "
+    "brought, and d, the rounds since. p: probability that an upload arrives; theta_k: arrival rate sampled from the "
+    "posterior, once per stage; v, r, x: long-run share of a device, rate and mass of the aggregation rule; R(d): "
+    "v r(d) E[x], the mass that a delivery at delay d brings; R_k: at theta_k; w: how much the model lacks the labels "
+    "of a device."
+)
+
+
+def list_parts(
+    family: Annotated[
+        str | None, opt.argument("FAMILY", "Such as schedulers, fading or presets; default: the names of all.")
+    ] = None,
+    imports: opt.Imports = None,
+    json: opt.AsJson = False,
+) -> None:
+    """List schedulers, all other parts, and presets.
+
+    Shows what each does, its parameters and defaults.
+    """
+    for source in imports or ():
+        import_parts(source)
+    plurals = {_plural(one): one for one in registry.FAMILIES}
+    content: Any
+    if family is None:
+        note = "Parameters, defaults and what each does: `fedwave list FAMILY`. Parts of your own: --import FILE."
+        content = {shown: list(registry.names(one)) for shown, one in plurals.items()} | {PRESETS: list(preset_names())}
+        lines = {shown: [", ".join(names)] for shown, names in content.items()}
+    elif family == PRESETS:
+        note = "Run one: `fedwave run NAME`. Print it: `fedwave config NAME`."
+        content = [{"name": name, "about": preset_about(name)} for name in preset_names()]
+        lines = {row["name"]: [row["about"]] for row in content}
+    else:
+        found = plurals.get(family, family)
+        if found not in registry.FAMILIES:
+            raise FedwaveError(f"there is no family {family!r}; {did_you_mean(family, [PRESETS, *plurals])}")
+        note = _SCHEDULERS if found == "scheduler" else ""
+        content = [_part(found, name) for name in registry.names(found)]
+        lines = {row["name"]: [row["about"], *_details(row)] for row in content}
+    if json:
+        output.print_json(content)
+        return
+    table = output.definitions()
+    for name, (first, *more) in lines.items():
+        table.add_row(name, first)
+        for line in more:
+            table.add_row("", line)
+    screen = output.console()
+    screen.print(table)
+    if note:
+        screen.print(note)
+
+
+def _part(family: str, name: str) -> dict[str, Any]:
+    kind = registry.find(family, name)
+    defaults = registry.parse(family, registry.full_text(family, name))
+    about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "`")
+    row: dict[str, Any] = {"name": name, "about": about}
+    if family == "scheduler":
+        row["priority"] = kind.formula
+        row["knows"] = ", ".join(text for need, text in _MUST_KNOW.items() if need in kind.needs)
+        row["sees"] = ", ".join(text for need, text in _SEES.items() if need in kind.needs)
+    return row | {"parameters": {one: defaults.get(one) for one in registry.parameter_names(family, name)}}
+
+
+def _details(row: dict[str, Any]) -> list[str]:
+    """A line with the rest of a row, if there is any; a parameter without a default is its name alone."""
+    parameters = ", ".join(name if one is None else f"{name}={one}" for name, one in row["parameters"].items())
+    texts = {key: row.get(key) for key in ("priority", "knows", "sees")} | {"parameters": parameters}
+    found = "; ".join(f"{key}: {text}" for key, text in texts.items() if text)
+    return [found] if found else []
+
+
+def _plural(family: str) -> str:
+    return family if family in ("fading", "success", "arrivals", "aggregation") else f"{family}s"
+
+
+def config(
+    words: opt.Words = None,
+    imports: opt.Imports = None,
+    schema: Annotated[bool, opt.flag("--schema", "Print the JSON schema, for editors that complete.")] = False,
+) -> None:
+    """Print an experiment as YAML, checked, with every field that has a value.
+
+    `fedwave config quick > my-experiment.yaml` saves it. The network, the dataset or the machine decides the rest;
+    config.yaml of a run folder has the values that were used.
+    """
+    if schema:
+        output.print_json(json_schema(Experiment))
+        return
+    how = opt.experiment_of(words, opt.Asked(imports=imports), defaults={} if words else {"name": "experiment"})
+    text = to_yaml(how)
+    if in_encoding(text, sys.stdout.encoding) != text:
+        text = to_yaml(how, only_ascii=True)  # YAML reads its own escapes, not those of the terminal
+    print(text, end="")
 
 
 def describe(

@@ -143,19 +143,18 @@ def _followed(name: str, progress: bool) -> Iterator[Watcher]:
 def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike]) -> dict[str, Scheduler]:
     if isinstance(schedulers, (str, Scheduler)):
         schedulers = [schedulers]
-    if not (isinstance(schedulers, Mapping) or is_list(schedulers)):
+    named = isinstance(schedulers, Mapping)
+    if not (named or is_list(schedulers)) or not (given := list(schedulers)):
         raise FedwaveError(
             f"schedulers is {short_repr(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
         )
-    pairs = list(schedulers.items()) if isinstance(schedulers, Mapping) else [(_label(one), one) for one in schedulers]
+    pairs = [(str(label), schedulers[label]) for label in given] if named else [(_label(one), one) for one in given]
     chosen: dict[str, Scheduler] = {}
-    for label, one in ((str(given), one) for given, one in pairs):
+    for label, one in pairs:
         if label in chosen:
             raise FedwaveError(f"two schedulers are called {label!r}: give a mapping of labels to schedulers.")
         chosen[label] = find_scheduler(one)
-    if not chosen:
-        raise FedwaveError("schedulers is empty: name at least one, such as 'alsa-pi'.")
-    if not isinstance(schedulers, Mapping):
+    if not named:
         texts = ((label, registry.full_text("scheduler", one)) for label, one in chosen.items())
         fix = "name each once, or give a mapping of labels to schedulers"
         registry.check_different("schedulers", texts, fix)
@@ -165,5 +164,4 @@ def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike])
 def _label(scheduler: SchedulerLike) -> str:
     if isinstance(scheduler, (str, Mapping, Scheduler)):
         return registry.text(scheduler)
-    name = getattr(scheduler, "name", None)
-    return str(name) if name else repr(scheduler)
+    return str(getattr(scheduler, "name", None) or repr(scheduler))
