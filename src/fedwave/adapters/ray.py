@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedwave.errors import FedwaveError, as_int, extra_for
+from fedwave.errors import FedwaveError, extra_for
 from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.pool import Engine, Finished, Job, Pool, Worker
 from fedwave.experiments.run.process import ONE_THREAD, do_unit, environment
@@ -56,7 +56,6 @@ def ray_engine(address: str | None = None, cpus: int | None = None) -> Engine:
     ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for.
     """
     ray = import_ray(loopback=address is None)  # fails before a run folder is made
-    cpus = None if cpus is None else as_int("cpus", cpus, 1)
 
     def run(job: Job) -> Generator[Finished, None, None]:
         if not job.units:
@@ -81,13 +80,7 @@ def import_ray(loopback: bool = False) -> Any:
 
 @contextmanager
 def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]:
-    """Connect to a cluster; an existing connection of this process is used, and left open."""
-    if ray.is_initialized():
-        there = ray.get_runtime_context().gcs_address
-        if address not in (None, "auto", there):
-            raise FedwaveError(f"this process is connected to the Ray cluster at {there}, not to {address}.")
-        yield
-        return
+    """Connect to a cluster, or start Ray on this machine, for the time of the block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ours = signal.getsignal(signal.SIGTERM)  # Ray sets a handler of its own, which prints a stack and may abort
     try:
@@ -95,7 +88,7 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
             _start(ray, cpus)
         else:
             _reach(ray, address)
-        _on_sigterm(ours)
+        signal.signal(signal.SIGTERM, ours)
         yield
     except SystemExit as left:  # by Ray's own handler, which is there until ours is back
         if left.code != signal.SIGTERM:
@@ -103,12 +96,7 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
         raise Terminated from None
     finally:
         ray.shutdown()
-        _on_sigterm(ours)
-
-
-def _on_sigterm(handler: Any) -> None:
-    if threading.current_thread() is threading.main_thread():  # only it may set signal handlers
-        signal.signal(signal.SIGTERM, handler)
+        signal.signal(signal.SIGTERM, ours)
 
 
 def _start(ray: Any, cpus: int | None) -> None:
@@ -116,8 +104,8 @@ def _start(ray: Any, cpus: int | None) -> None:
     here = ray.util.get_node_ip_address()
     if not here.startswith("127.") and here != "::1":
         raise FedwaveError(
-            f"ray was imported before the engine was made, so it would listen on the network ({here}): call "
-            "ray_engine() before `import ray`, or call ray.init() yourself."
+            f"Ray would listen on the network ({here}), because your own code has imported it already: leave out that "
+            "import, or start Ray yourself (`ray start`) and name its address."
         )
     try:
         ray.init(address="local", num_cpus=cpus, include_dashboard=False, **_SILENT)
