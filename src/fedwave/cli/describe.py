@@ -59,26 +59,23 @@ def list_parts(
     if family is None:
         note = "Parameters, defaults and what each does: `fedwave list FAMILY`. Parts of your own: --import FILE."
         content = {shown: list(registry.names(one)) for shown, one in plurals.items()} | {PRESETS: list(preset_names())}
-        lines = {shown: [", ".join(names)] for shown, names in content.items()}
-    elif family == PRESETS:
-        note = "Run one: `fedwave run NAME`. Print it: `fedwave config NAME`."
-        content = [{"name": name, "about": preset_about(name)} for name in preset_names()]
-        lines = {row["name"]: [row["about"]] for row in content}
+        lines = [(shown, ", ".join(names)) for shown, names in content.items()]
     else:
-        found = plurals.get(family, family)
-        if found not in registry.FAMILIES:
+        if family == PRESETS:
+            note = "Run one: `fedwave run NAME`. Print it: `fedwave config NAME`."
+            content = [{"name": name, "about": preset_about(name)} for name in preset_names()]
+        elif (found := plurals.get(family, family)) in registry.FAMILIES:
+            note = _SCHEDULERS if found == "scheduler" else ""
+            content = [_part(found, name) for name in registry.names(found)]
+        else:
             raise FedwaveError(f"there is no family {family!r}; {did_you_mean(family, [PRESETS, *plurals])}")
-        note = _SCHEDULERS if found == "scheduler" else ""
-        content = [_part(found, name) for name in registry.names(found)]
-        lines = {row["name"]: [row["about"], *_details(row)] for row in content}
+        lines = [line for row in content for line in _lines(row)]
     if json:
         output.print_json(content)
         return
     table = output.definitions()
-    for name, (first, *more) in lines.items():
-        table.add_row(name, first)
-        for line in more:
-            table.add_row("", line)
+    for line in lines:
+        table.add_row(*line)
     screen = output.console()
     screen.print(table)
     if note:
@@ -97,12 +94,13 @@ def _part(family: str, name: str) -> dict[str, Any]:
     return row | {"parameters": {one: defaults.get(one) for one in registry.parameter_names(family, name)}}
 
 
-def _details(row: dict[str, Any]) -> list[str]:
-    """A line with the rest of a row, if there is any; a parameter without a default is its name alone."""
-    parameters = ", ".join(name if one is None else f"{name}={one}" for name, one in row["parameters"].items())
+def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The name and what it is; below, the rest if there is any. A parameter without a default is its name alone."""
+    given = row.get("parameters", {}).items()
+    parameters = ", ".join(name if one is None else f"{name}={one}" for name, one in given)
     texts = {key: row.get(key) for key in ("priority", "knows", "sees")} | {"parameters": parameters}
-    found = "; ".join(f"{key}: {text}" for key, text in texts.items() if text)
-    return [found] if found else []
+    rest = "; ".join(f"{key}: {text}" for key, text in texts.items() if text)
+    return [(row["name"], row["about"]), *([("", rest)] if rest else [])]
 
 
 def _plural(family: str) -> str:
@@ -191,8 +189,8 @@ def _run_folder(folder: Path) -> dict[str, Any]:
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     about: dict[str, Any] = {"kind": "run folder", "units": f"{finished} of {len(units)} finished"}
     if done:
-        made = {"fedwave": all_versions(done.values())[-1].get("fedwave"), "finished": [*done.values()][-1]["finished"]}
-        about["made by"] = {name: value for name, value in made.items() if value}
+        last = [*done.values()][-1]["finished"]
+        about["made by"] = {"fedwave": all_versions(done.values())[-1].get("fedwave", "unknown"), "finished": last}
     about["size"] = f"{plural(len(files), 'file')}, {sum(files) / 1e6:,.1f} MB"
     return about | _experiment(how)
 
@@ -210,9 +208,7 @@ def _trace(path: Path) -> dict[str, Any]:
         "fedwave": trace.setup.version,
         "record": trace.setup.record,
         "beliefs": sorted(trace.beliefs),
-        "means": {
-            name: float(np.mean(values)) for name, values in trace.series.items() if name in ("score", "backlog")
-        },
+        "means": {name: float(np.mean(trace.series[name])) for name in ("score", "backlog") if name in trace.series},
         "metrics": list(trace.series),
         "size": f"{path.stat().st_size / 1e6:,.1f} MB",
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
@@ -90,9 +90,9 @@ def _check(folder: Path, out: Path | None, printing: opt.Printing) -> None:
 
 def _predicted(how: Experiment, schedulers: Mapping[str, Scheduler], train: str | None, quiet: bool) -> Prediction:
     assert how.task is not None
-    labels = build.labels_of(how, schedulers.values())
-    more: dict[str, Any] = {"instances": list(how.instance_numbers), "seed": how.seed, "labels": labels}
-    play, traces = partial(simulate, build.network_of(how.network), **more), {}
+    network, instances = build.network_of(how.network), list(how.instance_numbers)
+    labels, traces = build.labels_of(how, schedulers.values()), {}
+    play = partial(simulate, network, instances=instances, seed=how.seed, labels=labels)
     for label, scheduler in schedulers.items():
         with rounds_bar(label, how.rounds, quiet=quiet) as meter:
             traces[label] = play(scheduler, how.rounds, meter=meter)

@@ -143,18 +143,21 @@ def _followed(name: str, progress: bool) -> Iterator[Watcher]:
 def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike]) -> dict[str, Scheduler]:
     if isinstance(schedulers, (str, Scheduler)):
         schedulers = [schedulers]
-    named = isinstance(schedulers, Mapping)
-    if not (named or is_list(schedulers)) or not (given := list(schedulers)):
+    pairs: list[tuple[str, SchedulerLike]] = []
+    if isinstance(schedulers, Mapping):
+        pairs = [(str(label), one) for label, one in schedulers.items()]
+    elif is_list(schedulers):
+        pairs = [(_label(one), one) for one in schedulers]
+    if not pairs:
         raise FedwaveError(
             f"schedulers is {short_repr(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
         )
-    pairs = [(str(label), schedulers[label]) for label in given] if named else [(_label(one), one) for one in given]
     chosen: dict[str, Scheduler] = {}
     for label, one in pairs:
         if label in chosen:
             raise FedwaveError(f"two schedulers are called {label!r}: give a mapping of labels to schedulers.")
         chosen[label] = find_scheduler(one)
-    if not named:
+    if not isinstance(schedulers, Mapping):
         texts = ((label, registry.full_text("scheduler", one)) for label, one in chosen.items())
         fix = "name each once, or give a mapping of labels to schedulers"
         registry.check_different("schedulers", texts, fix)
