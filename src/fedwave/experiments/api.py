@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,15 +113,15 @@ def run(
     else:
         given = to_mapping(experiment) if isinstance(experiment, Experiment) else experiment
         made = experiment_from(given, changes, parts)
-    with ExitStack() as held:  # the folder, until its figures are written
-        with _followed(made.name, progress) as watch:
-            try:
-                run = running(made, place, workers=workers, watch=watch, timeout=timeout)
-                results = held.enter_context(run)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"stopped; the same call resumes the run in {folder}.") from None
-        write_results(results, place)
-        return to_dataset(results)
+    try:
+        with (
+            _followed(made.name, progress) as watch,
+            running(made, place, workers=workers, watch=watch, timeout=timeout) as results,
+        ):
+            write_results(results, place)
+            return to_dataset(results)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; the same call resumes the run in {folder}.") from None
 
 
 def _warn(event: Event) -> None:

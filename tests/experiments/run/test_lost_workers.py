@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import command, results, started
+from killing import command, results
 from refusals import mentions, refused
 from user_file import forgotten
 
@@ -139,26 +139,6 @@ def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
     content = {"schedulers": ["troubled", "age"], "rounds": 5, "instances": 2}
     with forgotten(), refused("0000_troubled_0-1", "1 s", "--timeout", error=WorkFailed):
         run_experiment(experiment_from(content, (), [str(tmp_path / "mine.py")]), timeout=1.0)
-
-
-def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < until and run.poll() is None:
-        time.sleep(0.1)
-    if not file.exists():
-        run.kill()
-        pytest.fail(str(run.communicate()))
-
-
-def test_without_a_folder_ctrl_c_ends_it(tmp_path: Path) -> None:
-    write(tmp_path, "computes for ever")
-    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-r", "5", "-i", "2")
-    with started(command(*words), cwd=tmp_path) as made:
-        wait_for(tmp_path / "begun", made)
-        made.send_signal(signal.SIGINT)
-        out, errors = made.communicate(timeout=30)
-    assert (made.returncode, out) == (130, "")
-    assert mentions(errors, "nothing")
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "1e-9"])
