@@ -18,7 +18,7 @@ from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, WorkFailed
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.outputs import comparison_of
+from fedwave.experiments.report.outputs import summary
 from fedwave.experiments.run.runner import running
 from fedwave.experiments.run.signals import StopRequest, Terminated
 from fedwave.experiments.store.dataset import Results
@@ -98,7 +98,7 @@ def compare(
         return
     with execute(how, None, execution) as results:
         if execution.json:
-            output.print_json(_summary(results))
+            output.print_json(summary(results))
         elif not execution.quiet:
             output.print_tables(output.result_tables(results, how.network.file or how.network.kind))
 
@@ -167,17 +167,6 @@ def execute(
             f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} continues, with "
             "fewer --workers or where there is more memory."
         ) from None
-
-
-def _summary(results: Results) -> dict[str, Any]:
-    how, comparison = results.experiment, comparison_of(results.only)
-    settings = ("rounds", "instances", "first_instance", "seed", "burn_in", "metric")
-    return {
-        "network": how.network.file or how.network.kind,
-        **{name: getattr(how, name) for name in settings},
-        **comparison.about(),
-        "schedulers": comparison.to_json(),
-    }
 
 
 def _without_task(how: Experiment, words: list[str] | None) -> Experiment:
