@@ -63,9 +63,9 @@ WHY = {
 }
 
 
-def resumes(here: Path, code: str = "bad.py") -> str:
+def resumes(here: Path) -> str:
     """The command that goes on, as it is said."""
-    return f"`fedwave resume run --import {here / code}`"
+    return f"`fedwave resume run --import {here / 'bad.py'}`"
 
 
 @pytest.fixture
@@ -172,31 +172,6 @@ def test_without_a_folder_too(here: Path) -> None:
     ended, errors = stopped(given, [signal.SIGINT, signal.SIGINT])
     assert ended == 130
     assert mentions(errors, "nothing")
-
-
-def test_a_closed_terminal_stops_with_a_checkpoint(here: Path) -> None:
-    """As SIGTERM does; `nohup` makes fedwave ignore it."""
-    (here / "slow.py").write_text(SLOW)
-    given = command("run", "paper", "--import", "slow.py", "-s", "slow", "-r", "100", "-i", "1")
-    ended, errors = stopped([*given, "--workers", "1", "--out", "run"], [signal.SIGHUP])
-    assert ended == 129
-    assert mentions(errors, resumes(here, "slow.py"))
-    assert list((here / "run/checkpoints").iterdir())
-
-
-SLOW = """
-import time
-from pathlib import Path
-import fedwave as fw
-
-@fw.register
-class Slow(fw.Scheduler):
-    name, needs = "slow", {"backlog"}
-    def priority(self, state, seen, draws):
-        Path("begun").touch() if seen.round > 2 else None
-        time.sleep(0.3)
-        return seen.waiting
-"""
 
 
 def test_a_time_out_that_is_caught_again_and_again_ends_the_command(here: Path) -> None:
