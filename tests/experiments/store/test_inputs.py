@@ -21,7 +21,7 @@ import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.run.pool import run_here
+from fedwave.experiments.run.pool import Job, run_here
 from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.done import read_done
@@ -99,8 +99,8 @@ def learning(tmp_path: Path, helper: str, seed: bool = True) -> Experiment:
 def stopped(experiment: Experiment, folder: Path, then: Callable[[], object] | None = None) -> Path:
     """A run with its first unit done; ``then`` happens after that, and the run goes on if it is given."""
 
-    def first(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
-        for one in run_here(units, checkpoint, report):
+    def first(job: Job) -> Iterator[Any]:
+        for one in run_here(job):
             yield one
             if then is None:
                 raise Stop
