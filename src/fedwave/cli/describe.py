@@ -104,7 +104,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _plural(family: str) -> str:
-    return family if family in ("fading", "success", "arrivals", "aggregation") else f"{family}s"
+    return family if family in ("fading", "success", "arrivals", "availability", "aggregation") else f"{family}s"
 
 
 def config(
@@ -177,7 +177,9 @@ def _experiment(how: Experiment) -> dict[str, Any]:
 
 def _network(network: Network) -> dict[str, Any]:
     slots = np.unique(network.slots)
-    parts = {family: registry.text(getattr(network, family)) for family in ("fading", "success", "arrivals")}
+    parts = {
+        family: registry.text(getattr(network, family)) for family in ("fading", "success", "arrivals", "availability")
+    }
     return {"devices": network.size, "slots": slots.tolist() if len(slots) > 1 else int(slots[0]), **parts}
 
 

@@ -26,7 +26,11 @@ Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 _P = TypeVar("_P")
 
 FAMILIES = tuple(BUILT_IN)
-_WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ
+_WORDS = {
+    "success": "success model",
+    "availability": "availability model",
+    "aggregation": "aggregation rule",
+}  # where they differ
 _LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _LONGEST_NAME = 80
 _own: dict[str, dict[str, Any]] = {family: {} for family in FAMILIES}
