@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import WorkFailed, extra_for, plural
-from fedwave.experiments.config.build import check, network_of, prepare, training_advice
+from fedwave.experiments.config.build import check, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, resolved, units_of
@@ -205,8 +205,6 @@ def _do(
     keep: Callable[[Unit, xr.Dataset, float], object],
 ) -> None:
     progress.event("started")
-    if advice := next(filter(None, map(training_advice, _points(units))), None):
-        progress.event("warning", message=advice)
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
     with closing(run(units, checkpoint, progress.report, stop)) as finished:
         for unit, data, seconds in finished:
