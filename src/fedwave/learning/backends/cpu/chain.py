@@ -121,19 +121,9 @@ class NumbaBackend(Backend):
             plan, memory = self._workspace(workspaces, size)
             memory[: self._size] = state
             memory[plan.start : plan.start + self._trained] = start
-            self._steps.run_steps(
-                memory,
-                plan.table,
-                plan.ops,
-                plan.numbers,
-                plan.step_positions(self._trained),
-                self._images,
-                self._labels,
-                samples,
-                done,
-                np.uint64(key),
-                *self._rates,
-            )
+            tables, positions = (plan.table, plan.ops, plan.numbers), plan.step_positions(self._trained)
+            data = self._images, self._labels, samples
+            self._steps.run_steps(memory, *tables, positions, *data, done, np.uint64(key), *self._rates)
             state[:] = memory[: self._size]
             done += len(samples)
         self._free.put(workspaces)

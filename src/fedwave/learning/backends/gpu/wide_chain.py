@@ -207,19 +207,10 @@ class WideChain:
         copy = self._copies[i]
         before = None
         if columns is None:
-            out = torch.ops.aten.convolution_backward(
-                grad.side_by_side(),
-                x.side_by_side(),
-                _kernels(copy[: x.group], block),
-                None,
-                [block.stride] * 2,
-                [block.padding] * 2,
-                [1, 1],
-                False,
-                [0, 0],
-                x.group,
-                [True, True, False],
-            )
+            maps = grad.side_by_side(), x.side_by_side(), _kernels(copy[: x.group], block)
+            sizes = [block.stride] * 2, [block.padding] * 2, [1, 1]
+            # Not transposed; the gradients of input and weights are wanted, that of a bias is not.
+            out = torch.ops.aten.convolution_backward(*maps, None, *sizes, False, [0, 0], x.group, [True, True, False])
             before = Map.of_side_by_side(out[0], x.shape, x.group)
             of_weights = out[1].permute(0, 2, 3, 1).reshape(x.group, block.outputs, block.wide)
         else:
