@@ -58,7 +58,6 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "duckdb": "nowhere",
     "ruamel": "files",
     "platformdirs": "files",
-    "pooch": "learning",
     "requests": "learning",
     "yaml": "nowhere",
 }
@@ -207,7 +206,6 @@ HEAVY = {
     "ruamel",
     "ruamel.yaml",
     "scipy.special",
-    "pooch",
     "requests",
 }
 
