@@ -58,6 +58,7 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "duckdb": "nowhere",
     "ruamel": "files",
     "platformdirs": "files",
+    "pooch": "learning",
     "requests": "learning",
     "yaml": "nowhere",
 }
@@ -206,6 +207,7 @@ HEAVY = {
     "ruamel",
     "ruamel.yaml",
     "scipy.special",
+    "pooch",
     "requests",
 }
 
