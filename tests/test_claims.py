@@ -13,9 +13,9 @@ from refusals import mentions
 import fedwave as fw
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
-import claims  # noqa: E402
-import verdicts  # noqa: E402
-from committed import DATA, Results  # noqa: E402
+import claims
+import verdicts
+from committed import DATA, Results
 
 
 @pytest.mark.parametrize(

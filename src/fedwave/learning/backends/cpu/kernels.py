@@ -31,7 +31,7 @@ from fedwave.learning.backends.cpu.vectors import larger, read_vector, splat, ve
 def conv_forward(m, t, op, n):
     """A convolution: a product for each row of the output, which reads rows of the input in place."""
     if op[plan.PACKED]:
-        _pack(m, op, n)
+        _pack(m, op, n, op[plan.X], op[plan.P], False)
     depth, run = op[plan.C] * op[plan.KH] * op[plan.KW], op[plan.WO] * n
     line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
     w, bias, one = op[plan.W], op[plan.B], np.int64(1)
@@ -42,32 +42,19 @@ def conv_forward(m, t, op, n):
 
 
 @kernel
-def _pack(m, op, n):
-    """Copy the input into its padding, with columns that are a stride apart side by side."""
+def _pack(m, op, n, image, frame, back):
+    """Copy an image into its padding, with columns that are a stride apart side by side; or ``back`` out of it."""
     sx, wq = op[plan.SX], op[plan.WQ]
     for c in range(op[plan.C]):
         for y in range(op[plan.H]):
-            from_ = op[plan.X] + (c * op[plan.H] + y) * op[plan.WD] * n
-            to = op[plan.P] + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
+            row = image + (c * op[plan.H] + y) * op[plan.WD] * n
+            framed = frame + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
             for x in range(op[plan.WD]):
                 across = x + op[plan.LEFT]
-                at = to + ((across % sx) * wq + across // sx) * n
+                at, inside = framed + ((across % sx) * wq + across // sx) * n, row + x * n
+                source, target = (at, inside) if back else (inside, at)
                 for i in range(n):
-                    m[at + i] = m[from_ + x * n + i]
-
-
-@kernel
-def _unpack_gradient(m, op, n):
-    sx, wq = op[plan.SX], op[plan.WQ]
-    for c in range(op[plan.C]):
-        for y in range(op[plan.H]):
-            to = op[plan.GX] + (c * op[plan.H] + y) * op[plan.WD] * n
-            from_ = op[plan.GP] + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
-            for x in range(op[plan.WD]):
-                across = x + op[plan.LEFT]
-                at = from_ + ((across % sx) * wq + across // sx) * n
-                for i in range(n):
-                    m[to + x * n + i] = m[at + i]
+                    m[target + i] = m[source + i]
 
 
 @inlined
@@ -87,7 +74,7 @@ def conv_backward(m, t, op, n, g):
         to = op[plan.GP] + i * line
         matrix_product(m, t, depth, w, one, depth, gy + i * run, t_out, outputs, to, t_in, run, adds, none)
     if op[plan.PACKED]:
-        _unpack_gradient(m, op, n)
+        _pack(m, op, n, op[plan.GX], op[plan.GP], True)
 
 
 @kernel

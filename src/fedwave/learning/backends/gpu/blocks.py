@@ -46,7 +46,7 @@ class ChainBlocks:
                     return None
                 blocks.append(made)
             elif isinstance(layer, nn.BatchNorm2d) and last and not (last.norm or last.relu or last.pool > 1):
-                blocks[-1] = replace(last, norm=one.name, momentum=layer.momentum, eps=layer.eps)
+                blocks[-1] = replace(last, norm=one.name, momentum=layer.momentum or 0.0, eps=layer.eps)
             elif isinstance(layer, nn.ReLU) and linears:
                 linears[-1] = replace(linears[-1], relu=True)
             elif isinstance(layer, nn.ReLU) and last:

@@ -63,7 +63,7 @@ class CudaOps(WideOps):
         present = (rows.present, samples * height * width, height * width, channels)
         stats = torch.empty(lanes, 6, channels, device=y.data.device)
         parts, shares = stats, 0
-        running = (stats, stats, stats)
+        running: tuple[Any, ...] = (stats, stats, stats)
         if block.norm:
             at = f"{block.norm}."
             running = tuple(rows.rest[at + n] for n in ("running_mean", "running_var", "num_batches_tracked"))
