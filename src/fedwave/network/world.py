@@ -109,13 +109,13 @@ class World:
     def _block(self, number: int, purpose: str) -> Block:
         generators = tuple(stream(self.seed, purpose, int(i), number) for i in self.ids)
         first = 1 + number * self.block_rounds
-        return Block(first, self.block_rounds, self.network.size, self.ids, generators)
+        return Block(first, self.block_rounds, self.network.size, self.ids, generators, self.seed)
 
     def _draw(self, number: int, gain: FloatArray, wanted: range) -> Iterator[WorldRound]:
         """Draws the rest of a block, whose gains are known, and cuts it into the wanted rounds."""
         net = self.network
-        snr = net.mean_snr * gain
-        freeze(snr)
+        snr, gain = (gain, gain / net.mean_snr) if net.fading.absolute else (net.mean_snr * gain, gain)
+        freeze(snr, gain)
         success = net.success.expected(snr, net.mean_snr, net.fading)
         success = checked(net.success, "probabilities", success, self._shape, most=1)
         luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))
