@@ -264,7 +264,8 @@ def test_device_files_that_cannot_be_read(tmp_path):
     ("text", "tokens"),
     [
         ("snr_db,error_rate\n0,half\n", ("line 1", "error_rate", "half")),
-        ("snr,error_rate\n0,0.5\n", ("column", "snr_db")),
+        ("EbNo,error_rate\n0,0.5\n", ("column", "snr_db", "EbNo")),
+        ("snr_db,MCS 1,MCS 2\n0,0.5,0.6\n", ("column", "error_rate", "MCS 1")),
         ("snr_db,error_rate\n0\n", ("line 1", "fields")),
         ("snr_db,error_rate\n0,0.5\n", ("Table", 1)),
         ("", ("column", "error_rate")),
@@ -344,6 +345,7 @@ TAKES_A_PATH = {
     "read_devices": (fw.read_devices, "device table"),
     "run": (lambda folder: fw.run("quick", folder), "folder"),
     "success.Table": (fw.success.Table.from_file, "file"),
+    "read_log": (fw.read_log, "log"),
     "RecordedGains": (fw.fading.RecordedGains.from_file, "gains"),
     "RecordedArrivals": (fw.arrivals.RecordedArrivals.from_file, "arrivals"),
 }

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from broken import LovesTheFirst, Sound
@@ -27,6 +28,8 @@ rng = np.random.default_rng(0)
 GIVEN = {
     ("fading", "recorded"): fw.fading.RecordedGains(rng.exponential(size=(140, 3))),
     ("arrivals", "recorded"): fw.arrivals.RecordedArrivals(rng.poisson(2, size=(140, 3))),
+    ("fading", "log"): fw.read_log(pd.DataFrame(rng.normal(size=(50, 3))), 3, time=None, offset="random"),
+    ("arrivals", "log"): fw.read_log(pd.DataFrame(rng.poisson(2, size=(50, 3))), 3, "count", time=None),
     ("success", "table"): fw.success.Table((-5.0, 0.0, 5.0), (1.0, 0.4, 0.0)),
 }
 # Checks that do not apply to some of ours.
@@ -36,8 +39,10 @@ LACKING = {
     ("fading", "gauss-markov"): {"independence"},
     ("fading", "shadowing"): {"independence", "fresh", "sums"},
     ("fading", "recorded"): _DRAWN,
+    ("fading", "log"): _DRAWN,
     ("partition", "iid"): {"instances"},
     ("arrivals", "recorded"): {"silence", "frequencies", "means"},
+    ("arrivals", "log"): {"silence", "frequencies", "means"},
     **{("aggregation", name): _STEPS for name in ("lee", "constant", "fedasync", "sync")},
     ("scheduler", "round-robin"): {"devices"},
 }

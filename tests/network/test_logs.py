@@ -414,7 +414,7 @@ REFUSED = {
     "a negative gain": (lambda: fw.read_log(frame_of(a=[1, -3, 2]), value="gain"), ("row 2", "-3", "dB")),
     "half a count": (lambda: fw.read_log(frame_of(a=[1, 0.5, 2]), value="count"), ("row 2", "0.5", "whole")),
     "no time": (lambda: fw.read_log(pd.DataFrame({"a": [1.0]})), ("timestamp", "time=None")),
-    "a wrong time": (lambda: fw.read_log(pd.DataFrame({"time": ["1", "soon"], "a": 1.0})), ("row 2", "soon")),
+    "a wrong time": (lambda: fw.read_log(pd.DataFrame({"time": ["2020-01-01", "soon"], "a": 1.0})), ("row 2", "soon")),
     "an unclear date": (
         lambda: fw.read_log(pd.DataFrame({"time": ["01/02/2020"], "a": 1.0})),
         ("01/02/2020", "format"),

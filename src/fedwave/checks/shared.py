@@ -342,10 +342,11 @@ def contents(value: Any, depth: int = 8) -> Any:
 
 
 def attributes(value: Any, depth: int = 8) -> dict[str, Any]:
-    """What an object's attributes hold; a cached property is derived from the others."""
+    """What an object's attributes hold, without cached properties and fields that take no part in comparisons."""
     if is_dataclass(value) and not hasattr(value, "__dict__"):  # it has slots
         return {f.name: contents(getattr(value, f.name), depth) for f in fields(value)}
     derived = {n for n in dir(type(value)) if isinstance(getattr(type(value), n, None), cached_property)}
+    derived |= {f.name for f in fields(value) if not (f.init or f.compare)} if is_dataclass(value) else set()
     return {n: contents(item, depth) for n, item in getattr(value, "__dict__", {}).items() if n not in derived}
 
 

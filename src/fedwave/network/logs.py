@@ -112,7 +112,7 @@ class _Log:
     offset: str | None = None
     shared_clock: bool = False
     without: str = "error"
-    summary: LogSummary | None = field(init=False, default=None)
+    summary: LogSummary | None = field(init=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         record = as_record(self.record, self._kind, "the values of a log")

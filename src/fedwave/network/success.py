@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, check_number, did_you_mean, set_int, short_repr
+from fedwave.errors import FedwaveError, check_number, set_int, short_repr
 from fedwave.files.tables import as_number, read_table
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
@@ -270,12 +270,7 @@ class Table(SuccessModel):
         what = f"error-rate table {path}"
         heading, fields = read_table(path, what)
         x = _heading(what, heading, "snr_db", _SNR_HEADINGS)
-        if column is not None:
-            y = _heading(what, heading, str(column), ())
-        elif len(heading) == 2:
-            y = 1 - x
-        else:
-            y = _heading(what, heading, "error_rate", _ERROR_HEADINGS)
+        y = _heading(what, heading, str(column or "error_rate"), () if column else _ERROR_HEADINGS)
         lines = list(enumerate(fields, 1))
         if mcs is not None:
             at = _heading(what, heading, "mcs", ("mcsindex", "imcs"))
@@ -370,7 +365,10 @@ def _heading(what: str, headings: list[str], name: str, others: tuple[str, ...])
     plain = [re.sub("[^a-z0-9]", "", one.lower()) for one in headings]
     found = [plain.index(one) for one in (re.sub("[^a-z0-9]", "", name.lower()), *others) if one in plain]
     if not found:
-        raise FedwaveError(f"{what} has no column {name!r}; {did_you_mean(name, headings)}")
+        raise FedwaveError(
+            f"{what} has no column {name!r}, but {short_repr(headings)}: give it headings like snr_db,error_rate, or "
+            "name the error rates with column."
+        )
     return found[0]
 
 

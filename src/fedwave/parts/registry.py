@@ -332,8 +332,8 @@ def _parameters(kind: Any) -> dict[str, Any]:
 
 
 def _parameter_names(kind: Any) -> tuple[str, ...]:
-    own = tuple(_parameters(kind))
-    return ("path", *own) if hasattr(kind, "from_file") else own
+    reader = getattr(kind, "from_file", None)
+    return tuple(dict.fromkeys((*(_parameters(reader) if reader else ()), *_parameters(kind))))
 
 
 @cache
