@@ -223,6 +223,22 @@ def test_long_and_wide_tables_of_the_same_data_agree(cells, gaps, data):
     assert (one.summary.used, one.summary.silent) == (two.summary.used, two.summary.silent)
 
 
+def test_what_spreadsheets_leave_behind(tmp_path):
+    """A saved index, fields after the last comma, capitals, spaces, quotes, Windows' ends of lines, short lines."""
+    path = tmp_path / "log.csv"
+    for text in (
+        ",time,gate,bus\n0,0,1,2\n1,1,3,4\n",
+        "time,gate,bus,\n0,1,2,\n1,3,4,\n",
+        '# Time , "Gate", "Bus" \r\n0, 1, 2\r\n\r\n1, 3, 4\r\n'.replace("Gate", "gate").replace("Bus", "bus"),
+        "\ufefftime;bus;gate\n1;4;3\n0;2;1\n",
+    ):
+        path.write_bytes(text.encode())
+        np.testing.assert_allclose(decibels(fw.read_log(path, ["gate", "bus"])), [[1, 2], [3, 4]], err_msg=text)
+        assert len(fw.read_log(path).devices) == 2
+    path.write_text("time,gate,bus\n0,1\n1,3,4\n")
+    assert fw.read_log(path).summary.devices["values"].to_dict() == {"gate": 2, "bus": 1}
+
+
 # --- devices ----------------------------------------------------------------------------------------
 
 FRAME = pd.DataFrame(
@@ -427,6 +443,19 @@ REFUSED = {
     "no column": (lambda: fw.read_log(FRAME, column="rsrp"), ("'rsrp'", "column")),
     "no device column": (lambda: fw.read_log(pd.DataFrame({"time": [0]})), ("column", "device")),
     "no rows": (lambda: fw.read_log(FRAME.iloc[:0]), ("row",)),
+    "a device that is NaN": (
+        lambda: fw.read_log(pd.DataFrame({"time": [0, 1], "device": [3.0, np.nan], "snr": [1, 2]})),
+        ("name", "device"),
+    ),
+    "a time that is NaN": (lambda: fw.read_log(pd.DataFrame({"time": [0, np.nan], "a": 1.0})), ("row 2", "nan")),
+    "headings of two levels": (
+        lambda: fw.read_log(pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]))),
+        ("time", "('a', 1)"),
+    ),
+    "counts beyond a billion": (
+        lambda: fw.read_log(pd.DataFrame({"time": [0, 0], "a": 1e9}), value="count"),
+        ("log", "1e+09"),
+    ),
     "a device without a name": (
         lambda: fw.read_log(pd.DataFrame({"time": [0], "device": [""], "snr": [1]})),
         ("name", "device"),

@@ -50,7 +50,8 @@ def describe(
         if json:
             output.print_json(summary.content)
         else:
-            output.print_out(str(summary))
+            for line in str(summary).split("\n"):
+                output.print_out(line)
         return
     if options:
         raise FedwaveError(f"{options[0]!r} says how to read a log, but {what} is not one: leave it out.")
@@ -81,6 +82,9 @@ def _experiment(how: Experiment) -> dict[str, Any]:
     about: dict[str, Any] = {"name": how.name, "network": how.network.file or how.network.kind}
     network = network_of(at[0].network)
     about |= _network(network) | {"schedulers": list(how.labels)}
+    logs = [part.summary for part in (network.fading, network.arrivals) if part.name == "log"]
+    if logs:
+        about["log"] = "; ".join(sentence for summary in logs for sentence in summary.sentences)
     if how.task is not None:
         task = {"dataset": how.task.dataset, "model": how.task.model, "aggregation": how.task.aggregation}
         about["task"] = {name: str(part) for name, part in task.items() if part is not None}

@@ -73,6 +73,8 @@ def list_parts(
 def _part(family: str, name: str) -> dict[str, Any]:
     kind = registry.find(family, name)
     defaults = registry.parse(family, registry.full_text(family, name))
+    if hasattr(kind, "from_file"):
+        defaults = registry.with_defaults(family, {"name": name, "path": None})
     about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "`")
     row: dict[str, Any] = {"name": name, "about": about}
     if family == "scheduler":

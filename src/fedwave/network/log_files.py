@@ -171,15 +171,17 @@ def _texts(path: str, what: str) -> pd.DataFrame:
     separator = max(_SEPARATORS, key=first.count)
     heading = [name.strip().strip('"') for name in next(csv.reader([first], delimiter=separator))]
     bare = all(_is_number(name) for name in heading)  # a table of numbers alone: a row per round
-    names = [str(at) for at in range(1, len(heading) + 1)] if bare else heading
+    names = [str(at + 1) if bare else name.lstrip("# ") or f"Unnamed: {at}" for at, name in enumerate(heading)]
     _check_heading(names, what)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns that it drops fields
             kind = {"dtype": str, "keep_default_na": False, "skipinitialspace": True, "index_col": False}
             found = pd.read_csv(StringIO(text), sep=separator, header=None if bare else 0, names=names, **kind)
-    except (ValueError, Warning) as error:  # of pandas too
-        raise FedwaveError(f"{what} is not a valid CSV file: {' '.join(str(error).split())[:200]}.") from None
+    except (ValueError, Warning):  # of pandas too
+        raise FedwaveError(
+            f"{what} is not a valid CSV file: a line has more fields than the heading, or a quote is never closed."
+        ) from None
     found = found.fillna("")  # fields that a short line does not have
     found.attrs["rows are rounds"] = bare
     return found
@@ -234,9 +236,10 @@ def _rows(table: pd.DataFrame, columns: Columns, what: str, name: str, layout: s
     """
     import pandas as pd
 
-    table = table.rename(columns=str)
     if isinstance(table.index, pd.DatetimeIndex):
         table = table.rename_axis("timestamp").reset_index()
+    table = table.set_axis([str(one) for one in table.columns], axis=1)
+    table = table[[one for one in table.columns if not re.fullmatch(r"Unnamed: \d+|", one)]]  # such as a saved index
     _check_heading(list(table.columns), what)
     if not len(table):
         raise FedwaveError(f"{what} has no row below its heading: give it rows.")
@@ -257,7 +260,9 @@ def _rows(table: pd.DataFrame, columns: Columns, what: str, name: str, layout: s
     value = _numbers(table[column], columns, f"{what}, column {column!r}")
     known = _DEVICES if columns.device == "device" else (columns.device,)
     heading = None if layout == "named" else _find(table, *known)
-    device = table[heading].astype(str).str.strip() if heading else np.full(len(table), name)
+    device = [name] * len(table)
+    if heading:
+        device = ["" if pd.isna(one) else str(one).strip() for one in table[heading]]
     rows = pd.DataFrame({"device": device, "time": time, "value": value})
     devices = sorted(rows["device"].unique(), key=_natural)
     if "" in devices:
@@ -297,7 +302,8 @@ def _times(table: pd.DataFrame, columns: Columns, what: str) -> tuple[IntArray, 
     iso = texts.str.replace(_YEAR_FIRST, r"\1-\2-\3T\4:\5:\6", regex=True) if format_ is None else texts
     found = pd.to_datetime(iso, format=format_ or "ISO8601", errors="coerce", utc=True)
     if found.isna().any():
-        at = int(found.isna().to_numpy().argmax())
+        wrong = found.isna().to_numpy()
+        at = int((wrong & np.isnan(numbers) if np.isfinite(numbers).any() else wrong).argmax())
         raise FedwaveError(
             f"{what}, row {at + 1}: the time is {short_repr(texts.iloc[at])}, must be seconds or like "
             "2020-01-31T23:59:59: say how it is written with time_format=, such as '%d/%m/%Y %H:%M:%S'."

@@ -73,26 +73,32 @@ class LogSummary:
         plain |= {"without": self.without, "unused": self.unused}
         return plain | {"devices": self.devices.reset_index(names="device").to_dict("records")}
 
-    def __str__(self) -> str:
-        rows = self.devices.loc[list(self.used)]
-        spread = f"{rows['rounds'].min():,} to {rows['rounds'].max():,}" if len(rows) else "no"
-        text = rows.head(_SHOWN).rename(columns={"longest_gap": "longest gap", "mean": f"mean {self.value}"})
-        text["filled"] = [f"{100 * share:.1f} %" for share in text["filled"]]
-        lines = [
+    @property
+    def sentences(self) -> list[str]:
+        """All but the devices one by one."""
+        rounds = self.devices.loc[list(self.used), "rounds"] if self.used else np.zeros(1, dtype=np.int64)
+        found = [
             f"Log of {plural(len(self.devices), 'device')}, {self.start} to {self.end}, "
             f"{self.value}{f' from column {self.column!r}' if self.column else ''}, a round is {self.every:g} s",
-            f"{plural(len(self.used), 'device')} used, {spread} rounds each; {100 * self.filled:.1f} % of the rounds "
-            f"have no value (gaps: {self.gaps})",
+            f"{plural(len(self.used), 'device')} used, {rounds.min():,} to {rounds.max():,} rounds each; "
+            f"{100 * self.filled:.1f} % of the rounds have no value (gaps: {self.gaps})",
         ]
-        lines += [text.to_string(float_format=lambda number: f"{number:.2f}")] if len(rows) else []
-        lines += [f"and {len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
         for words, names in (
             ("without any value in the log", self.without),
             ("silent in the network, never heard", self.silent),
             ("in the log, but not used", self.unused),
         ):
-            lines += [f"{words}: {_listed(names, _SHOWN)}"] if names else []
-        return "\n".join(lines)
+            found += [f"{words}: {_listed(names, _SHOWN)}"] if names else []
+        return found
+
+    def __str__(self) -> str:
+        rows = self.devices.loc[list(self.used[:_SHOWN])]
+        rows = rows.rename(columns={"longest_gap": "longest gap", "mean": f"mean {self.value}"})
+        rows["filled"] = [f"{100 * share:.1f} %" for share in rows["filled"]]
+        first, second, *notes = self.sentences
+        more = [f"and {len(self.used) - _SHOWN} more"] if len(self.used) > _SHOWN else []
+        table = [rows.to_string(float_format=lambda number: f"{number:.2f}"), *more] if self.used else []
+        return "\n".join([first, second, *table, *notes])
 
     __repr__ = __str__
 
@@ -104,6 +110,7 @@ class _Log:
     name: ClassVar[str] = "log"
     from_file: ClassVar[Any]  # read_log, below
     _kind: ClassVar[type] = np.float64
+    _most: ClassVar[float] = 1e30
 
     record: Array
     rounds: IntArray  # [U]; 0: the device has no value
@@ -116,8 +123,8 @@ class _Log:
 
     def __post_init__(self) -> None:
         record = as_record(self.record, self._kind, "the values of a log")
-        if not (np.isfinite(record) & (record >= 0)).all():
-            raise FedwaveError("the values of a log are not all numbers >= 0: read the log again.")
+        if not ((record >= 0) & (record <= self._most)).all():
+            raise FedwaveError(f"the values of a log must lie between 0 and {self._most:g} in every round.")
         rounds, names = np.array(self.rounds), tuple(self.devices)
         fits = record.ndim == 2 and rounds.dtype.kind in "iu" and rounds.shape == record.shape[1:]
         if not fits or np.any((rounds < 0) | (rounds > len(record))) or len(names) not in (0, rounds.size):
@@ -170,15 +177,17 @@ class _Log:
             if len(kept) < size:
                 raise FedwaveError(
                     f"the log has {plural(len(kept), 'device')}{' with values' if self.without == 'drop' else ''}, but "
-                    f"the network has {size}: give the network {len(kept)} devices, or add logs."
+                    f"the network has {size}: give the network {plural(len(kept), 'device')}, or add logs."
                 )
         rounds = np.where(chosen < 0, 0, self.rounds[chosen])
         empty = [name for name, length in zip(called, rounds, strict=True) if not length]
         if empty and self.without != "silent":
+            unknown = any(name not in place for name in empty)
+            known = f"; its devices are {_listed(self.devices, _NAMED)}" if unknown else ""
             drop = "" if names else ", or without='drop' to leave them out"
             raise FedwaveError(
-                f"the log has no value for {plural(len(empty), 'device')}: {_listed(empty, _NAMED)}; its devices are "
-                f"{_listed(self.devices, _NAMED)}: give without='silent' to keep such devices, never heard{drop}."
+                f"the log has no value for {plural(len(empty), 'device')}: {_listed(empty, _NAMED)}{known}: give "
+                f"without='silent' to keep such devices, never heard{drop}."
             )
         record = self.record[: max(1, int(rounds.max()))][:, chosen] * (rounds > 0)
         made = self._with(record, rounds, called)
@@ -261,6 +270,7 @@ class LogArrivals(_Log, Arrivals):
 
     distribution: ClassVar[str] = "poisson"
     _kind: ClassVar[type] = np.int64
+    _most: ClassVar[float] = 1e9
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         return self._rounds_of(block)
