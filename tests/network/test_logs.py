@@ -160,6 +160,10 @@ def test_gaps(gaps, expected):
     assert part.summary.devices["longest_gap"].tolist() == [2]
 
 
+def test_no_gaps_allowed_but_a_device_without_any_value():
+    assert fw.read_log(FRAME, ["bus"], gaps="error").summary.filled == 0
+
+
 def test_counts_are_added_up_and_gaps_are_empty():
     frame = pd.DataFrame({"time": [0, 0.5, 1, 3], "device": ["a", "a", "b", "a"], "count": [2, 3, 4, 1]})
     part = fw.read_log(frame, ["b", "a"], "count", align="clock")
@@ -171,9 +175,9 @@ def test_counts_are_added_up_and_gaps_are_empty():
 @pytest.mark.parametrize("factor", [1, 1e3, 1e6, 1e9])
 def test_times_in_seconds_or_finer(factor):
     """Also with a part of a second, which a float holds inexactly."""
-    times = np.round((1_700_000_000 + np.arange(50) / 10) * factor, 1 if factor == 1 else 0)
-    part = fw.read_log(pd.DataFrame({"time": times, "a": np.arange(50.0)}), ["a"], every="100ms", gaps="error")
-    np.testing.assert_allclose(decibels(part)[:, 0], np.arange(50))
+    times = np.round((1_700_000_123 + np.arange(200) / 1000) * factor, 3 if factor == 1 else 0)
+    part = fw.read_log(pd.DataFrame({"time": times, "a": np.arange(200.0)}), ["a"], every="1ms", gaps="error")
+    np.testing.assert_allclose(decibels(part)[:, 0], np.arange(200))
 
 
 @pytest.mark.parametrize(
@@ -230,6 +234,7 @@ def test_what_spreadsheets_leave_behind(tmp_path):
         ",time,gate,bus\n0,0,1,2\n1,1,3,4\n",
         "time,gate,bus,\n0,1,2,\n1,3,4,\n",
         '# Time , "Gate", "Bus" \r\n0, 1, 2\r\n\r\n1, 3, 4\r\n'.replace("Gate", "gate").replace("Bus", "bus"),
+        "# measured by me, in June\n# sampled by hand\ntime,gate,bus\n0,1,2\n1,3,4\n",
         "\ufefftime;bus;gate\n1;4;3\n0;2;1\n",
     ):
         path.write_bytes(text.encode())
@@ -264,6 +269,17 @@ def test_devices_are_matched_by_name():
     np.testing.assert_allclose(10 * np.log10(network.replace(fading=whole).mean_snr), [7, 1])
     for word in ("quiet", "node10", "7.00"):
         assert word in str(part.summary)
+
+
+def test_a_mapping_names_its_devices_and_a_folder_sorts_them(tmp_path):
+    """A phone writes its model into a column that is called device."""
+    for name in ("node10", "node2"):
+        (tmp_path / f"{name}.csv").write_text(f"time,device,snr\n0,SM-G950,{name[4:]}\n")
+    part = fw.read_log({"bus": tmp_path / "node10.csv", "gate": tmp_path / "node2.csv"}, ["gate", "bus"])
+    np.testing.assert_allclose(decibels(part), [[2, 10]])
+    for name in ("node10", "node2"):
+        (tmp_path / f"{name}.csv").write_text(f"time,snr\n0,{name[4:]}\n")
+    assert fw.read_log(tmp_path, 2).devices == fw.read_log(f"{tmp_path}/*.csv", 2).devices == ("node2", "node10")
 
 
 def test_a_number_takes_the_first_devices():
@@ -314,6 +330,14 @@ def test_a_gain_is_multiplied_by_the_mean_snr(play):
     assert played.gain[:, 0, 0].tolist() == [0.5, 2, 0.5, 2]
     np.testing.assert_allclose(played.snr[:, 0, 0], network.mean_snr[0] * played.gain[:, 0, 0])
     assert network.mean_snr == table(["a"]).mean_snr
+
+
+def test_the_mean_is_that_of_the_own_rounds():
+    frame = pd.DataFrame({"time": [0, 1, 2, 0, 1], "device": list("aaabb"), "snr": [0.0, 10, 20, 10, 20]})
+    part = fw.read_log(frame, ["a", "b"])
+    np.testing.assert_allclose(part.mean_snr(), [37, 55])
+    gains = [1 / 37, 10 / 37, 100 / 37, 10 / 55, 100 / 55]
+    np.testing.assert_allclose(part.quartiles(), np.quantile(gains, [0.25, 0.5, 0.75]))
 
 
 def test_each_device_repeats_after_its_own_end(play):
@@ -411,6 +435,9 @@ REFUSED = {
     "every zero": (lambda: fw.read_log(FRAME, every=0), ("every", "0")),
     "every negative": (lambda: fw.read_log(FRAME, every="-1s"), ("every", "-1s")),
     "every nan": (lambda: fw.read_log(FRAME, every=np.nan), ("every", "nan")),
+    "offset of rounds": (lambda: fw.read_log(FRAME, offset=["random"]), ("offset", "['random']")),
+    "without a list": (lambda: fw.read_log(FRAME, without=["drop"]), ("without", "['drop']")),
+    "time": (lambda: fw.read_log(FRAME, time=3), ("time", "3")),
     "repeat": (lambda: fw.read_log(FRAME, repeat="no"), ("repeat", "'no'")),
     "without": (lambda: fw.read_log(FRAME, without="skip"), ("without", "'skip'")),
     "offset": (lambda: fw.read_log(FRAME, offset=5), ("offset", "5")),
@@ -506,6 +533,9 @@ HOSTILE = {
     "not an archive": (b"PK\x03\x04 nonsense", "log.npz"),
     "no numbers": (b"0 1 x\n", "log.fad"),
     "unequal lines": (b"0 1\n2\n", "log.fad"),
+    "nan in a trace": (b"0 nan\n", "log.fad"),
+    "a date far away": (b"time,a\n2819-11-28 07:27:46,1\n", "log.csv"),
+    "a long heading": (b"time," + b"a" * 200_000 + b"\n0,x\n", "log.csv"),
 }
 
 

@@ -20,7 +20,7 @@ from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
 from fedwave.network.devices import DEVICE_COLUMNS, read_devices
 from fedwave.network.log_files import COLUMNS, is_log
-from fedwave.network.logs import LogSummary
+from fedwave.network.logs import LogArrivals, LogFading, LogSummary
 from fedwave.network.network import Network
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
@@ -82,9 +82,9 @@ def _experiment(how: Experiment) -> dict[str, Any]:
     about: dict[str, Any] = {"name": how.name, "network": how.network.file or how.network.kind}
     network = network_of(at[0].network)
     about |= _network(network) | {"schedulers": list(how.labels)}
-    logs = [part.summary for part in (network.fading, network.arrivals) if part.name == "log"]
-    if logs:
-        about["log"] = "; ".join(sentence for summary in logs for sentence in summary.sentences)
+    logs = [part.summary for part in (network.fading, network.arrivals) if isinstance(part, (LogFading, LogArrivals))]
+    if any(logs):
+        about["log"] = "; ".join(sentence for summary in logs if summary for sentence in summary.sentences)
     if how.task is not None:
         task = {"dataset": how.task.dataset, "model": how.task.model, "aggregation": how.task.aggregation}
         about["task"] = {name: str(part) for name, part in task.items() if part is not None}

@@ -9,7 +9,7 @@ import re
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
+from fedwave.errors import FedwaveError, is_list, short_repr
 from fedwave.files.reading import as_path, is_there, opened, read_text
 from fedwave.memory import check_memory
 from fedwave.types import Array, FloatArray, IntArray
@@ -123,8 +123,9 @@ def is_log(path: Path) -> bool:
     if path.is_dir():
         return not (path / "run.json").exists() and bool(named_files(str(path)))
     if path.suffix == ".csv" and path.is_file():
-        heading = read_text(path, f"{path}", _MOST_BYTES).partition("\n")[0].split(",")
-        return "rate" not in {name.strip() for name in heading}
+        lines = read_text(path, f"{path}", _MOST_BYTES).splitlines()
+        heading = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+        return "rate" not in {name.strip() for name in heading.split(",")}
     if path.suffix == ".npz" and zipfile.is_zipfile(path):
         return "header.npy" not in zipfile.ZipFile(path).namelist()
     return path.suffix in (".fad", ".tsv") or isinstance(named_files(str(path)), dict)
@@ -141,8 +142,10 @@ def read_fading_trace(path: Path) -> FloatArray:
         raise FedwaveError(f"{what} must have lines of equal length, one per resource block.")
     try:
         gains = np.array(lines, dtype=np.float64)
-    except ValueError as error:
-        raise FedwaveError(f"{what} holds something that is not a number ({error}).") from None
+    except ValueError:
+        gains = np.full(1, np.nan)
+    if np.isnan(gains).any():
+        raise FedwaveError(f"{what} holds something that is not a number: give it numbers and spaces alone.")
     _check_range(gains.ravel(), "gain_db", what)
     if len(lines) == 1 and gains.size % 100 == 0:
         gains = gains.reshape(100, -1)
@@ -152,7 +155,8 @@ def read_fading_trace(path: Path) -> FloatArray:
 
 def _natural(text: str) -> list[Any]:
     """Sorts node2 before node10."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
+    numbers = [(part.lstrip("0") if part.isdecimal() else None, part) for part in re.split(r"(\d+)", text)]
+    return [(1, 0, part) if number is None else (0, len(number), number) for number, part in numbers]
 
 
 def _table(path: str) -> pd.DataFrame:
@@ -165,20 +169,26 @@ def _texts(path: str, what: str) -> pd.DataFrame:
 
     text = read_text(path, what, _MOST_BYTES)
     check_memory(what, _BYTES_PER_BYTE * float(len(text)), "split the log")
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    lines = [line for line in text.splitlines() if line.strip()]
+    separator = max(_SEPARATORS, key="".join(lines[-1:]).count)
+    top = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)  # comments end
+    if top and any(map(_is_number, lines[top].split(separator))):  # so the last comment is the heading
+        top -= lines[top - 1].count(separator) == lines[top].count(separator)
+    lines = lines[top:]
+    first = "".join(lines[:1])
     if "\0" in text or not first:
         raise FedwaveError(f"{what} is {'not text' if first else 'empty'}: give a CSV file with a heading line.")
-    separator = max(_SEPARATORS, key=first.count)
-    heading = [name.strip().strip('"') for name in next(csv.reader([first], delimiter=separator))]
-    bare = all(_is_number(name) for name in heading)  # a table of numbers alone: a row per round
-    names = [str(at + 1) if bare else name.lstrip("# ") or f"Unnamed: {at}" for at, name in enumerate(heading)]
-    _check_heading(names, what)
     try:
+        heading = [name.strip().strip('"') for name in next(csv.reader([first], delimiter=separator))]
+        bare = all(map(_is_number, heading))  # a table of numbers alone: a row per round
+        names = [str(at + 1) if bare else name.lstrip("# ") or f"Unnamed: {at}" for at, name in enumerate(heading)]
+        _check_heading(names, what)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns that it drops fields
             kind = {"dtype": str, "keep_default_na": False, "skipinitialspace": True, "index_col": False}
-            found = pd.read_csv(StringIO(text), sep=separator, header=None if bare else 0, names=names, **kind)
-    except (ValueError, Warning):  # of pandas too
+            table = StringIO("\n".join(lines))
+            found = pd.read_csv(table, sep=separator, header=None if bare else 0, names=names, **kind)
+    except (ValueError, Warning, csv.Error):  # of pandas too
         raise FedwaveError(
             f"{what} is not a valid CSV file: a line has more fields than the heading, or a quote is never closed."
         ) from None
@@ -210,7 +220,7 @@ def _arrays(path: str, what: str) -> pd.DataFrame:
             raise FedwaveError(f"{what} must hold arrays of equal length, or one array [time, device].")
         return pd.DataFrame(arrays)
     if len(tables) > 1:
-        raise FedwaveError(f"{what} has {len(tables)} arrays of two axes, {', '.join(sorted(tables))}: keep one.")
+        raise FedwaveError(f"{what} has {len(tables)} arrays of two axes, {listed(sorted(tables), 12)}: keep one.")
     values = arrays.pop(tables[0])
     named = {_plain(name): array for name, array in arrays.items()}
     names = next((named[one] for one in ("device", "devices", "names") if one in named), None)
@@ -247,17 +257,17 @@ def _rows(table: pd.DataFrame, columns: Columns, what: str, name: str, layout: s
     if column is None and (columns.column or layout):
         wanted = columns.column or columns.value
         raise FedwaveError(
-            f"{what} has no column {wanted!r}: name the one of the values with column=; "
-            f"{did_you_mean(wanted, table.columns)}"
+            f"{what} has no column {short_repr(wanted)}, but {listed(list(table.columns), 12)}: name the one of the "
+            "values with column=."
         )
     time, own = _times(table, columns, what)
     if column is None:
         devices = [one for one in table.columns if one != own]
-        wide = {one: _numbers(table[one], columns, f"{what}, column {one!r}") for one in devices}
+        wide = {one: _numbers(table[one], columns, f"{what}, column {short_repr(one)}") for one in devices}
         if not devices:
             raise FedwaveError(f"{what} has no column beside the times: give it one of values, or one per device.")
         return Rows(pd.DataFrame(wide).melt(var_name="device").assign(time=np.tile(time, len(devices))), devices)
-    value = _numbers(table[column], columns, f"{what}, column {column!r}")
+    value = _numbers(table[column], columns, f"{what}, column {short_repr(column)}")
     known = _DEVICES if columns.device == "device" else (columns.device,)
     heading = None if layout == "named" else _find(table, *known)
     device = [name] * len(table)
@@ -286,8 +296,8 @@ def _times(table: pd.DataFrame, columns: Columns, what: str) -> tuple[IntArray, 
     name = _find(table, *(_TIMES if columns.time == "timestamp" else [columns.time]))
     if name is None:
         raise FedwaveError(
-            f"{what} has no column {columns.time!r}: name the column of the times with time=, or, if each row is a "
-            f"round, give time=None. The columns are {', '.join(table.columns[:12])}."
+            f"{what} has no column {short_repr(columns.time)}: name the column of the times with time=, or, if each "
+            f"row is a round, give time=None. The columns are {listed(list(table.columns), 12)}."
         )
     given, format_ = table[name], columns.time_format
     texts = given.astype(str).str.strip()
@@ -296,13 +306,15 @@ def _times(table: pd.DataFrame, columns: Columns, what: str) -> tuple[IntArray, 
         largest = float(np.abs(numbers).max())
         factor = next(ns for limit, ns in _EPOCHS if largest >= limit)
         if largest * factor >= 2**62:
-            raise FedwaveError(f"{what}, column {name!r} has the time {largest:g}, must be seconds, ms, us or ns.")
-        whole = min(factor, 1000)  # to microseconds: a float cannot hold the nanoseconds of a date
-        return np.round(numbers * (factor / whole)).astype(np.int64) * whole, name
+            raise FedwaveError(
+                f"{what}, column {short_repr(name)} has the time {largest:g}, must be seconds, ms, us or ns."
+            )
+        microseconds = np.round(numbers * (factor / 1000)).astype(np.int64)  # a float cannot hold the ns of a date
+        return microseconds * 1000, name
     iso = texts.str.replace(_YEAR_FIRST, r"\1-\2-\3T\4:\5:\6", regex=True) if format_ is None else texts
     found = pd.to_datetime(iso, format=format_ or "ISO8601", errors="coerce", utc=True)
-    if found.isna().any():
-        wrong = found.isna().to_numpy()
+    wrong = ~found.dt.year.between(1700, 2250).to_numpy()  # ns of other years are too many
+    if wrong.any():
         at = int((wrong & np.isnan(numbers) if np.isfinite(numbers).any() else wrong).argmax())
         raise FedwaveError(
             f"{what}, row {at + 1}: the time is {short_repr(texts.iloc[at])}, must be seconds or like "
@@ -367,3 +379,9 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first of the names for a sentence, which may come from an untrusted file."""
+    shown = [name if name.isprintable() and len(name) <= 60 else short_repr(name) for name in names[:most]]
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")

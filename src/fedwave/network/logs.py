@@ -16,7 +16,7 @@ from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, poisson_chances
 from fedwave.network.devices import DeviceTable
 from fedwave.network.fading import Fading, sample_quartiles
-from fedwave.network.log_files import COLUMNS, Columns, Rows, read_fading_trace, read_rows
+from fedwave.network.log_files import COLUMNS, Columns, Rows, listed, read_fading_trace, read_rows
 from fedwave.network.recorded import as_record
 from fedwave.rng import Block, stream
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, freeze
@@ -88,7 +88,7 @@ class LogSummary:
             ("silent in the network, never heard", self.silent),
             ("in the log, but not used", self.unused),
         ):
-            found += [f"{words}: {_listed(names, _SHOWN)}"] if names else []
+            found += [f"{words}: {listed(names, _SHOWN)}"] if names else []
         return found
 
     def __str__(self) -> str:
@@ -131,7 +131,9 @@ class _Log:
             raise FedwaveError(f"the record of a log has shape {record.shape}, which does not fit its devices.")
         odd = [name for name in names if not isinstance(name, str) or not name.isprintable()]
         if odd:
-            raise FedwaveError(f"a device of the log is called {odd[0]!r}, must be a printable text of one line.")
+            raise FedwaveError(
+                f"a device of the log is called {short_repr(odd[0])}, must be a printable text of one line."
+            )
         _check_choice("offset", self.offset, (None, "random"))
         _check_choice("without", self.without, _WITHOUT)
         if self.offset and not self.repeat:
@@ -153,9 +155,10 @@ class _Log:
         """Raises FedwaveError if the log does not cover a run."""
         shortest = int(np.argmin(np.where(self.rounds == 0, len(self.record) + 1, self.rounds)))
         if not self.repeat and 0 < self.rounds[shortest] < rounds:
+            name = listed(self.devices[shortest : shortest + 1], 1)
             raise FedwaveError(
-                f"the log of device {(self.devices or ('1',))[shortest]} covers {self.rounds[shortest]} rounds but the "
-                f"run has {rounds}: let it repeat (repeat=True), or run fewer rounds."
+                f"the log of device {name} covers {self.rounds[shortest]} rounds but the run has {rounds}: let it "
+                "repeat (repeat=True), or run fewer rounds."
             )
 
     def for_devices(self, names: Sequence[str], size: int) -> Self:
@@ -183,10 +186,10 @@ class _Log:
         empty = [name for name, length in zip(called, rounds, strict=True) if not length]
         if empty and self.without != "silent":
             unknown = any(name not in place for name in empty)
-            known = f"; its devices are {_listed(self.devices, _NAMED)}" if unknown else ""
+            known = f"; its devices are {listed(self.devices, _NAMED)}" if unknown else ""
             drop = "" if names else ", or without='drop' to leave them out"
             raise FedwaveError(
-                f"the log has no value for {plural(len(empty), 'device')}: {_listed(empty, _NAMED)}{known}: give "
+                f"the log has no value for {plural(len(empty), 'device')}: {listed(empty, _NAMED)}{known}: give "
                 f"without='silent' to keep such devices, never heard{drop}."
             )
         record = self.record[: max(1, int(rounds.max()))][:, chosen] * (rounds > 0)
@@ -351,8 +354,8 @@ def read_log(
     check_number("noise_dbm", noise_dbm, ">= -300", "<= 100", note=" (dBm)")
     if value == "count" and gaps in ("hold", "interpolate"):
         raise FedwaveError(f"gaps is {gaps!r}, but counts are not repeated in gaps: use 'zero' or 'error'.")
-    if not isinstance(without, str) or not isinstance(repeat, bool):
-        raise FedwaveError(f"repeat is {repeat!r} and without is {without!r}, must be true or false, and a text.")
+    if not isinstance(repeat, bool):
+        raise FedwaveError(f"repeat is {short_repr(repeat)}, must be true or false.")
     for what, heading in (("time", time), ("device", device), ("column", column), ("time_format", time_format)):
         if not isinstance(heading, str) and (heading is not None or what == "device"):
             raise FedwaveError(f"{what} is {short_repr(heading)}, must be a text.")
@@ -434,11 +437,13 @@ def _resampled(rows: Rows, value: str, step: int, gaps: str, clock: bool) -> tup
     found["longest_gap"] = [_longest_run(gap[:, u]) for u in range(many)]
     means = groups["value"].sum() if value == "count" else groups["value"].mean()
     found["mean"] = means[rows.devices] / (length if value == "count" else 1)
-    if gaps == "error" and gap.any():
-        u = int(gap.any(axis=0).argmax())
+    open_gaps = gap.any(axis=0) & (rounds > 0)  # a device without any value is another matter
+    if gaps == "error" and open_gaps.any():
+        u = int(open_gaps.argmax())
+        name, first_gap = listed(rows.devices[u : u + 1], 1), int(gap[:, u].argmax()) + 1
         raise FedwaveError(
-            f"the log of device {rows.devices[u]} has no value in {gap[:, u].sum():,} of {length[u]:,} rounds, the "
-            f"first is round {int(gap[:, u].argmax()) + 1}: fill gaps with gaps='hold', or give a longer every."
+            f"the log of device {name} has no value in {gap[:, u].sum():,} of {length[u]:,} rounds, the first is round "
+            f"{first_gap}: fill gaps with gaps='hold', or give a longer every."
         )
     if gaps == "interpolate":
         grid = grid.interpolate(limit_direction="both")
@@ -480,7 +485,3 @@ def _time_text(ns: int) -> str:
 def _check_choice(what: str, given: Any, known: tuple[Any, ...]) -> None:
     if not isinstance(given, (str, type(None))) or given not in known:
         raise FedwaveError(f"{what} is {short_repr(given)}, must be one of {', '.join(map(repr, known))}.")
-
-
-def _listed(names: Sequence[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

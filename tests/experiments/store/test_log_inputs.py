@@ -38,3 +38,12 @@ def test_a_run_keeps_the_files_of_a_log(tmp_path: Path, path: str) -> None:
     run_experiment(again, tmp_path / "again", workers=1)
     assert fw.load(tmp_path / "again").identical(first)
     np.testing.assert_allclose(10 * np.log10(network_of(again.network).fading.record[0]), [10, 5, 0], atol=1e-12)
+
+
+def test_any_name_of_a_device_may_stand_before_its_file(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("time,snr_db\n0,1\n")
+    (tmp_path / "e.yaml").write_text(
+        "network: {kind: random, devices: 2, fading: {name: log, path: {metric: x.csv, kind: x.csv}}}\n"
+    )
+    found = load_experiment(tmp_path / "e.yaml").network.fading["path"]
+    assert dict(found) == {"metric": str(tmp_path / "x.csv"), "kind": str(tmp_path / "x.csv")}
