@@ -345,7 +345,6 @@ TAKES_A_PATH = {
     "read_devices": (fw.read_devices, "device table"),
     "run": (lambda folder: fw.run("quick", folder), "folder"),
     "success.Table": (fw.success.Table.from_file, "file"),
-    "read_log": (fw.read_log, "log"),
     "RecordedGains": (fw.fading.RecordedGains.from_file, "gains"),
     "RecordedArrivals": (fw.arrivals.RecordedArrivals.from_file, "arrivals"),
 }
