@@ -123,6 +123,15 @@ def test_devices_are_added(name):
         live.with_devices([fw.Device(2, 200, name="1")])
 
 
+def test_beliefs_cannot_be_changed():
+    live = fw.Live(NET, "balsa")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="read-only"):
+            live.beliefs["theta"][0] = 9
+        live.choose(snr_db={}, waiting={})
+        live.delivered({})
+
+
 OPEN = {"snr_db": {"1": 3.0}, "waiting": {"1": 1}}
 
 

@@ -65,6 +65,7 @@ class Live:
         problem = network.problem(1)
         self._problem = replace(problem, away=problem.away or "kept")
         self._state = checked_state(f"scheduler {name!r}: the state from start", self.scheduler.start(self._problem), 1)
+        freeze(self._state)
         self._counts = NetworkState.initial(1, network.size)
         self._chosen: tuple[str, ...] | None = None  # of a round whose uploads have not been reported
         self._draws = Draws(self.seed, [0])
