@@ -54,7 +54,9 @@ def environment(
         raise FedwaveError(f"needs is {short_repr(needs)}, must be a set, such as {{'channel', 'backlog'}}.")
     needs = frozenset(needs)
     for need in needs - _VISIBLE:
-        raise FedwaveError(f"an environment cannot show {short_repr(need)}; {did_you_mean(str(need), _VISIBLE)}")
+        raise FedwaveError(
+            f"needs has {short_repr(need)}, which an environment cannot show; {did_you_mean(str(need), _VISIBLE)}"
+        )
     metric = registry.build("metric", reward)
     described = describe(metric)
     if described.per_device or not described.better:
