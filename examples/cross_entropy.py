@@ -37,6 +37,7 @@ def learn(generations, candidates, elite, seed=1):
 
 
 def learned(weights):
+    """The scheduler with these weights."""
     return fw.scheduler(lambda seen: inputs(seen) @ weights, needs=NEEDS, name="cross-entropy")
 
 

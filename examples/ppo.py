@@ -8,7 +8,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecMonitor, VecNormalize
 import fedwave as fw
 
 NETWORK = fw.paper_network()
-STEPS = 8_192  # a million takes two minutes, and is what docs/reinforcement.md shows
+STEPS = 8_192  # far too few; docs/reinforcement.md has the result of a million, which takes two minutes
 
 
 class Batch(VecEnv):
