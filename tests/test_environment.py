@@ -117,6 +117,15 @@ def test_slots_may_stay_empty() -> None:
 
 
 AWAY = fw.Network(PAPER.devices, availability=fw.availability.RecordedAvailability(np.eye(25)[:5]))
+
+
+class OfDevices(fw.Metric):
+    name, better, per_device = "of_devices", "lower", True
+
+    def measure(self, state: fw.State, round_: fw.PlayedRound) -> Any:
+        return state, round_.after.waiting
+
+
 TOO_MANY = np.ones((2, 25), dtype=bool)
 
 
@@ -134,6 +143,7 @@ TOO_MANY = np.ones((2, 25), dtype=bool)
         (lambda: fw.environment(PAPER, needs=["learner"]), ("learner",)),
         (lambda: fw.environment(PAPER, reward="arrived"), ("reward", "arrived")),
         (lambda: fw.environment(PAPER, reward="device_shards"), ("reward", "device_shards")),
+        (lambda: fw.environment(PAPER, reward=OfDevices()), ("reward", "of_devices")),
         (lambda: fw.environment(PAPER, reward="skore"), ("skore", "score")),
         (lambda: fw.environment(PAPER).step(TOO_MANY), ("reset",)),
         (lambda: fw.environment(PAPER).trace(), ("reset",)),

@@ -51,14 +51,14 @@ def test_an_import_registers_them() -> None:
         "print(env.reset(seed=1)[0].shape, env.unwrapped.spec.vector_entry_point)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["(100,)", "fedwave.adapters.gymnasium:SchedulingVectorEnv"]
+    assert done.stdout.split() == ["(125,)", "fedwave.adapters.gymnasium:SchedulingVectorEnv"]
 
 
 @pytest.mark.parametrize(
     ("needs", "network", "expected"),
     [
-        (("channel", "backlog", "rates"), NET, ["success", "waiting", "rates", "delay"]),
-        (("channel",), NET, ["success", "delay", "reported"]),
+        (("channel", "backlog", "rates"), NET, ["success", "waiting", "rates", "delay", "available"]),
+        (("channel",), NET, ["success", "delay", "reported", "available"]),
         ((), AWAY, ["delay", "reported", "available"]),
         (("backlog",), AWAY, ["waiting", "delay", "available"]),
     ],
@@ -103,12 +103,12 @@ def test_a_vector_environment_plays_the_rounds_of_simulate(reward: str) -> None:
             assert not terminated.any()
             assert (truncated == (t == 9)).all()
         # The last observation is that of the episode that ends, for bootstrapping.
-        waiting = observations.reshape(4, 4, 6)[:, 1]
+        waiting = observations.reshape(4, 5, 6)[:, 1]
         assert np.allclose(waiting, np.log1p(theirs.waiting[10]) / 4)
         observations, rewards, terminated, truncated, _ = envs.step(np.ones((4, 6)))
         assert not rewards.any()
         assert not truncated.any()
-        assert not observations.reshape(4, 4, 6)[:, 1].any()  # a new episode: nothing waits
+        assert not observations.reshape(4, 5, 6)[:, 1].any()  # a new episode: nothing waits
 
 
 def test_one_environment_is_a_row_of_the_vector() -> None:
@@ -151,7 +151,7 @@ def test_episodes_are_keyed_by_the_seed(make_one: Any) -> None:
 def test_a_partial_observation_hides_backlogs_and_rates() -> None:
     env = make(PARTIAL).unwrapped
     assert env._environment.needs == {"channel"}
-    assert env.observation_space.shape == (18,)
+    assert env.observation_space.shape == (24,)
 
 
 def test_actions_below_zero_leave_slots_empty() -> None:
@@ -185,9 +185,9 @@ def test_a_model_of_stable_baselines_is_a_scheduler(tmp_path: Path) -> None:
 
 def test_a_torch_module_is_a_scheduler() -> None:
     torch = pytest.importorskip("torch")
-    model = torch.nn.Linear(24, 6, bias=False)
+    model = torch.nn.Linear(30, 6, bias=False)
     with torch.no_grad():  # p + log(1 + n) / 4, as a network
-        model.weight.copy_(torch.cat([torch.eye(6), torch.eye(6), torch.zeros(6, 12)], dim=1))
+        model.weight.copy_(torch.cat([torch.eye(6), torch.eye(6), torch.zeros(6, 18)], dim=1))
 
     def written(seen: fw.Observation) -> Any:
         return (seen.success.astype(np.float32) + (np.log1p(seen.waiting) / 4).astype(np.float32)).astype(np.float64)
@@ -196,6 +196,19 @@ def test_a_torch_module_is_a_scheduler() -> None:
     by_model = fw.simulate(NET, fw.rl.policy(model), 20, 4)
     assert by_model.label == "Linear"
     assert np.array_equal(by_model.scheduled, fw.simulate(NET, mine, 20, 4).scheduled)
+
+
+def test_a_model_decides_live_as_in_a_simulation() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(1)
+    mine = fw.rl.policy(torch.nn.Linear(30, 6))
+    trace, live = fw.simulate(NET, mine, 20, 1), fw.Live(NET, mine)
+    for t in range(20):
+        snr = dict(zip(live.names, NET.mean_snr * trace.gain[t, 0], strict=True))
+        chosen = live.choose(snr=snr, waiting=dict(zip(live.names, trace.waiting[t, 0], strict=True)))
+        assert chosen == [live.names[u] for u in np.flatnonzero(trace.scheduled[t, 0])]
+        brought = (trace.waiting[t, 0] + trace.arrivals[t, 0]) * trace.delivered[t, 0]
+        live.delivered({live.names[u]: brought[u] for u in np.flatnonzero(trace.delivered[t, 0])})
 
 
 @pytest.mark.parametrize("model", [None, "ppo.zip", lambda seen: seen.delay])

@@ -4,11 +4,11 @@
 >>> import gymnasium
 >>> gymnasium.register_envs(fw.rl)  # importing fw.rl registers them
 >>> env = gymnasium.make("fedwave/Scheduling-v0", network=fw.paper_network(), rounds=50, reward="backlog")
->>> env.observation_space.shape, env.action_space.shape  # four features and one priority per device
-((100,), (25,))
+>>> env.observation_space.shape, env.action_space.shape  # five features and one priority per device
+((125,), (25,))
 >>> envs = gymnasium.make_vec("fedwave/SchedulingPO-v0", num_envs=64, network=fw.paper_network(), rounds=50)
 >>> envs.reset(seed=1)[0].shape
-(64, 75)
+(64, 100)
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def features(seen: Observation) -> Array:
 
     They are, in this order: the success probability p with "channel"; the shards that wait with "backlog"; the rate
     with "rates"; the delay; the shards of the upload that arrived in the last round, without "backlog"; and 1 for a
-    device that is there, if devices can be away. Of all but p and the last one it is log(1 + x) / 4, which is near 1.
+    device that is there. Of all but p and the last one it is log(1 + x) / 4, which is near 1.
 
     >>> import fedwave as fw
     >>> seen = fw.environment(fw.random_network(3, slots=1), instances=2, needs={"backlog"}).reset()
-    >>> fw.rl.features(seen).shape  # the backlog and the delay of three devices
-    (2, 6)
+    >>> fw.rl.features(seen).shape  # backlog, delay and availability of three devices
+    (2, 9)
     """
     visible = vars(seen)
     shape = seen.delay.shape
@@ -56,8 +56,7 @@ def features(seen: Observation) -> Array:
     rows.append(_scaled(seen.delay))
     if "waiting" not in visible:
         rows.append(_scaled(seen.reported))
-    if seen.problem.away:
-        rows.append(seen.available)
+    rows.append(seen.available)
     return np.concatenate(rows, axis=1, dtype=np.float32)
 
 
@@ -75,7 +74,7 @@ def policy(model: Any, needs: Iterable[str] = EVERYTHING, *, name: str | None = 
     >>> import fedwave as fw
     >>> from torch import nn
     >>> net = fw.paper_network()
-    >>> mine = fw.rl.policy(nn.Linear(100, net.size), name="untrained")
+    >>> mine = fw.rl.policy(nn.Linear(125, net.size), name="untrained")
     >>> fw.simulate(net, mine, rounds=20, instances=2).label
     'untrained'
     """
