@@ -148,6 +148,19 @@ def test_episodes_are_keyed_by_the_seed(make_one: Any) -> None:
     assert begin(env, 1) == [first]
 
 
+def test_a_step_outside_an_episode_is_refused() -> None:
+    for env in (make().unwrapped, make_vec()):
+        with pytest.raises(fw.FedwaveError):
+            env.step(np.ones(env.action_space.shape))
+    env = make().unwrapped
+    env.reset()
+    for _ in range(10):
+        *_, truncated, _ = env.step(np.ones(6))
+    assert truncated
+    with pytest.raises(fw.FedwaveError):
+        env.step(np.ones(6))
+
+
 def test_a_partial_observation_hides_backlogs_and_rates() -> None:
     env = make(PARTIAL).unwrapped
     assert env._environment.needs == {"channel"}

@@ -21,11 +21,10 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from fedwave.environment import EVERYTHING, Environment, environment
+from fedwave.environment import EVERYTHING, environment
 from fedwave.errors import FedwaveError, as_int, short_repr
 from fedwave.network.network import Network, paper_network
 from fedwave.schedulers.base import Scheduler, scheduler
-from fedwave.simulation import MetricLike
 from fedwave.types import Array, FloatArray, Observation
 
 _LARGEST = 12.0  # no feature is larger: log(1 + 2^63) / 4 is 10.9
@@ -102,21 +101,17 @@ class SchedulingEnv(gymnasium.Env[Array, Array]):
 
     The observation is ``features``. An episode is truncated after ``rounds`` rounds and never terminates; one more
     round is drawn, for the last observation. ``reset(seed=s)`` plays instance 0 of the seed s, and every further
-    ``reset()`` the next instance. The other parameters are those of ``fw.environment``.
+    ``reset()`` the next instance. ``network`` is by default the paper's; ``reward``, ``needs`` and ``idles`` are as in
+    ``fw.environment``.
     """
 
     def __init__(
-        self,
-        network: Network | None = None,
-        rounds: int = 200,
-        reward: MetricLike = "score",
-        needs: Iterable[str] = EVERYTHING,
-        idles: bool = False,
-        render_mode: None = None,
+        self, network: Network | None = None, rounds: int = 200, *, render_mode: None = None, **more: Any
     ) -> None:
         self.rounds = as_int("rounds", rounds, 1)
-        self._environment = _begin(network, 1, self.rounds, reward, needs, idles)
-        self.observation_space, self.action_space = _spaces(self._environment)
+        network = network or paper_network()
+        self._environment = environment(network, 1, self.rounds + 1, **more)
+        self.observation_space, self.action_space = _spaces(network, **more)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         unseeded = self._np_random_seed is None
@@ -127,7 +122,8 @@ class SchedulingEnv(gymnasium.Env[Array, Array]):
 
     def step(self, action: Array) -> Steps:
         seen, reward, _, played = self._environment.step(np.asarray(action)[None])
-        assert seen is not None  # one round more than the episode has
+        if seen is None:
+            raise FedwaveError(f"the episode is over after {self.rounds} rounds: call reset().")
         return features(seen)[0], float(reward[0]), False, played.world.round >= self.rounds, {}
 
 
@@ -143,15 +139,15 @@ class SchedulingVectorEnv(VectorEnv[Array, Array, Array]):
         num_envs: int = 1,
         network: Network | None = None,
         rounds: int = 200,
-        reward: MetricLike = "score",
-        needs: Iterable[str] = EVERYTHING,
-        idles: bool = False,
+        *,
         render_mode: None = None,
+        **more: Any,
     ) -> None:
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.rounds, self.num_envs = as_int("rounds", rounds, 1), num_envs
-        self._environment = _begin(network, num_envs, self.rounds, reward, needs, idles)
-        self.single_observation_space, self.single_action_space = _spaces(self._environment)
+        network = network or paper_network()
+        self._environment = environment(network, num_envs, self.rounds + 1, **more)
+        self.single_observation_space, self.single_action_space = _spaces(network, **more)
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         self._over = False
@@ -173,16 +169,10 @@ class SchedulingVectorEnv(VectorEnv[Array, Array, Array]):
         return features(after), reward, never, np.full(self.num_envs, self._over), {}
 
 
-def _begin(network: Network | None, instances: int, rounds: int, *more: Any) -> Environment:
-    reward, needs, idles = more
-    network = paper_network() if network is None else network
-    return environment(network, instances, rounds + 1, reward=reward, needs=needs, idles=idles)
-
-
-def _spaces(env: Environment) -> tuple[Box, Box]:
+def _spaces(network: Network, **more: Any) -> tuple[Box, Box]:
     """What is seen of one network, and the priorities of its devices."""
-    count = features(env.reset()).shape[1]
-    return Box(0.0, _LARGEST, (count,)), Box(-1.0, 1.0, (env.network.size,))
+    count = features(environment(network, 1, 1, **more).reset()).shape[1]
+    return Box(0.0, _LARGEST, (count,)), Box(-1.0, 1.0, (network.size,))
 
 
 for _name, _needs in (("Scheduling", EVERYTHING), ("SchedulingPO", ("channel",))):
