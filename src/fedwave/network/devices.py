@@ -57,7 +57,7 @@ POWER_CLASSES = {1: 31.0, 2: 26.0, 3: 23.0, 5: 20.0, 6: 14.0}  # dBm: 3GPP TS 36
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Device) if f.default is not MISSING} | {"count": 1}
 _EITHER = ("distance_m", "snr_db")  # one of them is given
 _DEFAULTS |= dict.fromkeys(_EITHER, np.nan)
-_WORDS = {word for name in (*DEVICE_COLUMNS, "power_class") for word in name.split("_")}
+_WORDS = {word for name in (*DEVICE_COLUMNS, "power_class") for word in name.split("_") if len(word) > 2}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
