@@ -39,7 +39,11 @@ class MissingExtra(FedwaveError, ImportError):
     """A library that an extra of fedwave brings is not installed."""
 
 
-_EXTRAS = {"torch": ("PyTorch", "learn"), "ray": ("Ray", "ray")}  # library: its name, and the extra
+_EXTRAS = {
+    "torch": ("PyTorch", "learn"),
+    "ray": ("Ray", "ray"),
+    "safetensors": ("safetensors", "learn"),
+}  # library: its name, and the extra
 
 
 @contextmanager

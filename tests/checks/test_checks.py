@@ -37,6 +37,7 @@ LACKING = {
     ("fading", "shadowing"): {"independence", "fresh", "sums"},
     ("fading", "recorded"): _DRAWN,
     ("partition", "iid"): {"instances"},
+    ("partition", "owner"): {"instances"},
     ("arrivals", "recorded"): {"silence", "frequencies", "means"},
     **{("aggregation", name): _STEPS for name in ("lee", "constant", "fedasync", "sync")},
     ("scheduler", "round-robin"): {"devices"},

@@ -136,7 +136,7 @@ UNFIT: dict[str, tuple[Any, tuple[object, ...]]] = {
     "needs an argument": (lambda width: Net(width), ("TypeError", "model")),
     # Evaluation must not depend on the batch.
     "loses the batch": (Squeezes, ("image",)),
-    "fails for one image": (SqueezesFirst, ("image",)),
+    "fails for one image": (SqueezesFirst, ("input",)),
     "statistics of the batch": (without_statistics, ("image",)),
 }
 
@@ -232,9 +232,10 @@ def test_registered_functions_make_datasets_and_models() -> None:
 def test_a_task_says_what_it_is_in_a_few_lines() -> None:
     shown = repr(fw.task(dataset=blobs(), model=linear, aggregation="sync:cap=2", eta=0.5))
     assert shown.splitlines() == [
-        "Task 'blobs': 120 training and 60 test images (1 x 2 x 3), 3 classes",
+        "Task 'blobs': 120 training and 60 test samples (1 x 2 x 3), 3 classes",
         "  linear, shard_size 10, batch 10, epochs 10, eta 0.5, prox 0.01, l2 0.0",
         "  partition iid, aggregation sync:cap=2",
+        "  loss cross-entropy, metric accuracy, optimizer sgd",
     ]
 
 

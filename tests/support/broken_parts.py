@@ -16,6 +16,7 @@ from torch import nn
 from fedwave.aggregation import Aggregation
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.datasets.synthetic import synthetic
+from fedwave.learning.optimizers import Momentum
 from fedwave.metrics import Jain, Metric
 from fedwave.network.arrivals import Poisson
 from fedwave.network.fading import Fading, GaussMarkov, Rayleigh
@@ -404,6 +405,49 @@ DATASET = [
 ]
 
 
+# Criteria and optimizers
+
+
+def too_long(outputs, targets):
+    return torch.cat([outputs[:, 0], outputs[:1, 0]])
+
+
+def drawn_anew(outputs, targets):
+    return outputs.mean() * float(outside().random())
+
+
+CRITERION = [
+    (too_long, "declaration", ("(5,)", "(4,)")),
+    (lambda outputs, targets: 1.0, "declaration", ("float",)),
+    (lambda outputs, targets: outputs.log().mean(), "declaration", ("nan",)),
+    (lambda outputs: outputs.mean(), "declaration", ("TypeError",)),
+    (drawn_anew, "repetition", ("random",)),
+]
+
+
+def over_all_models(self, memory, gradient, number):
+    """Scales by the norm of all models together."""
+    return memory, gradient / np.abs(gradient).max()
+
+
+def writes_into_gradient(self, memory, gradient, number):
+    gradient *= 0.5
+    return memory, gradient
+
+
+def at_random(self, memory, gradient, number):
+    return memory, gradient * outside().random()
+
+
+OPTIMIZER = [
+    *[case for case in spoiled(Momentum, "step") if case[1] != "saving"],
+    (broken(Momentum, step=over_all_models), "models", ("by itself",)),
+    (broken(Momentum, step=lambda self, memory, gradient, number: (memory, gradient[:1])), "values", ("(1, 4)",)),
+    (broken(Momentum, step=writes_into_gradient), "inputs", ("gradient",)),
+    (broken(Momentum, step=at_random), "repetition", ("random",)),
+]
+
+
 # Models, for images of 1 x 3 x 4 and three classes
 
 
@@ -732,5 +776,7 @@ BROKEN: dict[str, list[Case]] = {
     "dataset": DATASET,
     "model": MODEL,
     "aggregation": AGGREGATION,
+    "criterion": CRITERION,
+    "optimizer": OPTIMIZER,
     "metric": METRIC,
 }

@@ -91,4 +91,5 @@ def _details(row: dict[str, Any]) -> list[str]:
 
 
 def _plural(family: str) -> str:
-    return family if family in ("fading", "success", "arrivals", "aggregation") else f"{family}s"
+    same = family in ("fading", "success", "arrivals", "aggregation")
+    return family if same else "criteria" if family == "criterion" else f"{family}s"

@@ -14,7 +14,7 @@ from fedwave.errors import as_int
 from fedwave.learning.backends.base import Backend
 from fedwave.learning.backends.torch import model_outputs
 from fedwave.learning.curves import Evaluation
-from fedwave.learning.model_rows import ModelRows, Tensors
+from fedwave.learning.model_rows import ModelRows, Tensors, as_tensor
 from fedwave.learning.task import Task
 from fedwave.types import Array, FloatArray, IntArray
 
@@ -54,10 +54,11 @@ class Evaluator:
 
     def __init__(self, task: Task, sizes: EvaluationSizes, device: torch.device, dtype: torch.dtype) -> None:
         data = task.dataset
-        self._classes, self._every, self._on_gpu = data.classes, sizes.full_every, device.type == "cuda"
+        self._task, self._classes, self._every = task, task.classes, sizes.full_every
+        self._on_gpu = device.type == "cuda" and task.is_usual and self._classes > 0
 
         def placed(images: Array, labels: Array) -> tuple[Tensor, Tensor]:
-            return torch.as_tensor(images).to(device, dtype).contiguous(), torch.as_tensor(labels).to(device)
+            return as_tensor(images, dtype, device).contiguous(), as_tensor(labels, dtype, device)
 
         chosen = _subset(len(data.train_labels), sizes.loss_images)
         test = _subset(len(data.test_labels), sizes.test_images)
@@ -65,8 +66,8 @@ class Evaluator:
         self._usual = placed(data.test_images[test], data.test_labels[test])
         self._all = placed(data.test_images, data.test_labels) if sizes.full_every else self._usual
         self._places = torch.as_tensor(test).to(device)  # of the images of every round among all
-        # Images of each class.
-        self._present, self._present_in_all = (self._by_class(labels) for _, labels in (self._usual, self._all))
+        if self._classes:  # images of each class
+            self._present, self._present_in_all = (self._by_class(labels) for _, labels in (self._usual, self._all))
         # The number that was asked for, or of all images; captions state it.
         self.images_used = {"loss_images": len(chosen), "test_images": len(test)}
 
@@ -93,17 +94,23 @@ class Evaluator:
 
     def _evaluate(self, models: Sequence[Callable[[Tensor], Tensor]], full: bool) -> Evaluation:
         """The usual test images are used in every round, so that a curve never mixes two sets of images."""
-        loss, right, right_of_all = [], [], []
-        for logits_of in models:
+        loss, tested, tested_on_all = [], [], []
+        for outputs_of in models:
             images, labels = self._for_loss
-            loss.append(float(F.cross_entropy(_wide(logits_of(images)), labels)))
+            loss.append(float(self._task.loss(_wide(outputs_of(images)), labels)))
             images, labels = self._all if full else self._usual
-            guess = logits_of(images).argmax(dim=1)
+            outputs = outputs_of(images)
             if full:
-                right_of_all.append(self._by_class(labels[guess == labels]))
-                guess, labels = guess[self._places], labels[self._places]
-            right.append(self._by_class(labels[guess == labels]))
-        return self._evaluation(np.array(loss), np.array(right), np.array(right_of_all) if full else None)
+                tested_on_all.append(self._tested(outputs, labels))
+                outputs, labels = outputs[self._places], labels[self._places]
+            tested.append(self._tested(outputs, labels))
+        return self._evaluation(np.array(loss), np.array(tested), np.array(tested_on_all) if full else None)
+
+    def _tested(self, outputs: Tensor, labels: Tensor) -> Array:
+        """Right answers of each class, ``[C]``; with another metric than the accuracy its value, ``[1]``."""
+        if self._classes:
+            return self._by_class(labels[outputs.argmax(dim=-1) == labels])
+        return np.array([float(self._task.metric(_wide(outputs), labels))])
 
     def _evaluate_on_gpu(self, backend: Backend, models: ModelRows, full: bool) -> PendingEvaluation:
         """The same for many models at once, without a loop over them."""
@@ -119,8 +126,11 @@ class Evaluator:
 
         return found
 
-    def _evaluation(self, loss: FloatArray, right: IntArray, right_of_all: IntArray | None = None) -> Evaluation:
-        """From the loss ``[N]`` and right answers ``[N, C]``."""
+    def _evaluation(self, loss: FloatArray, right: Array, right_of_all: Array | None = None) -> Evaluation:
+        """From the loss ``[N]`` and right answers ``[N, C]``; with another metric its values ``[N, 1]``."""
+        if not self._classes:
+            on_all = right[:, 0] * np.nan if right_of_all is None else right_of_all[:, 0]
+            return Evaluation(loss, right[:, 0], np.empty((len(loss), 0)), on_all)
         by_class = np.where(self._present > 0, right / np.maximum(self._present, 1), np.nan)
         on_all = np.full(len(loss), np.nan)
         if right_of_all is not None:
@@ -143,7 +153,7 @@ class Evaluator:
 
     def _by_class(self, labels: Tensor) -> IntArray:
         """How often each class is among the labels."""
-        counts: IntArray = torch.bincount(labels, minlength=self._classes).cpu().numpy()
+        counts: IntArray = torch.bincount(labels.flatten(), minlength=self._classes).cpu().numpy()
         return counts
 
 

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from fedwave.errors import FedwaveError, error_text
 from fedwave.learning.chain_spec import known_layers
+from fedwave.learning.criteria import Criterion, cross_entropy
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import key_dropout, seeded
-from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
+from fedwave.learning.model_rows import Tensors, as_tensor, carried_state, trained_parameters
 
 _STEPS, _RATE = 2, 0.05  # of the trial
 _OF_MODULES = ("_parameters", "_buffers", "_modules", "training")
@@ -56,7 +56,7 @@ def make_model(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Modul
     return model
 
 
-def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset) -> bool:
+def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset, loss: Criterion, metric: Criterion) -> bool:
     """Raises FedwaveError if the model cannot be trained on these data; returns whether it draws random numbers.
 
     ``new_model`` makes the model of an instance. The random numbers are those of torch's generator, in training.
@@ -66,15 +66,17 @@ def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset) -> boo
     _check_apart(one, again, other)
     images, labels = torch.as_tensor(data.train_images[:2]), torch.as_tensor(data.train_labels[:2])
     outputs, _, drew = _pass(one, images, training=False)
-    _check_outputs(outputs, data.classes)
+    classes = data.classes if loss.function is cross_entropy else 0
+    _check_outputs(outputs, labels, classes)
+    metric.checked("metric", outputs.detach(), labels)
     if drew:
         raise FedwaveError(
             "the model draws from torch's generator in eval mode, so no accuracy could be repeated: draw in train mode "
             "only (F.dropout needs training=self.training)."
         )
     outputs, w, draws = _pass(one, images, training=True)
-    _check_outputs(outputs, data.classes)
-    _check_gradient(outputs, labels, w)
+    _check_outputs(outputs, labels, classes)
+    _check_gradient(loss.checked("loss", outputs, labels), w)
     if known_layers(one) is None:  # known layers need no trial
         kept = _kept(one)
         _pass(one, images, training=True)
@@ -84,16 +86,16 @@ def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset) -> boo
                     f"the model keeps something from one pass to the next ({name}): it must be a buffer, as models of "
                     "all devices take turns in one module, and random numbers must come from torch's own generator."
                 )
-        _check_turns(one, again, other, images, labels)
+        _check_turns(one, again, other, images, labels, loss)
     return draws
 
 
-def outputs_and_gradients(model: nn.Module, images: Any, labels: Any) -> tuple[Any, dict[str, Any]]:
+def outputs_and_gradients(model: nn.Module, loss: Criterion, images: Any, labels: Any) -> tuple[Any, dict[str, Any]]:
     """Outputs in eval mode, and the gradients of the loss, as arrays; None for a parameter that is not used."""
     outputs, _, _ = _pass(model, torch.as_tensor(images), training=False)
     found, w, _ = _pass(model, torch.as_tensor(images), training=True)
-    loss = F.cross_entropy(found, torch.as_tensor(labels))
-    gradients = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
+    measured = loss(found, torch.as_tensor(labels))
+    gradients = torch.autograd.grad(measured, list(w.values()), allow_unused=True)
     return outputs.detach().numpy(), {k: None if g is None else g.numpy() for k, g in zip(w, gradients, strict=True)}
 
 
@@ -137,20 +139,24 @@ def _pass(model: nn.Module, images: Tensor, *, training: bool) -> tuple[Any, Ten
         return outputs, w, not torch.equal(before, torch.random.get_rng_state())
 
 
-def _check_outputs(found: Any, classes: int) -> None:
+def _check_outputs(found: Any, targets: Tensor, classes: int) -> None:
+    """Raises unless the outputs are a tensor for two samples; with ``classes``, logits of each target's class."""
     what, right = f"a {type(found).__name__}", False
     if isinstance(found, Tensor):
         what = f"{str(found.dtype).removeprefix('torch.')} of shape {tuple(found.shape)}"
-        right = found.is_floating_point() and found.shape[:-1] == (2,) and found.shape[-1] >= classes
+        right = found.is_floating_point() and found.shape[:1] == (2,)
+        if classes and right:
+            right = found.shape[:-1] == targets.shape and found.shape[-1] >= classes
     if not right:
+        shape = ", ".join(map(str, (*targets.shape, classes))) if classes else "2, ..."
+        rule = " or wider: one output per class" if classes else ""
         raise FedwaveError(
-            f"the model returns {what} for two images, must return one tensor of floating-point logits of shape "
-            f"(2, {classes}) or wider: one output per class."
+            f"the model returns {what} for two samples, must return one tensor of floating-point numbers of shape "
+            f"({shape}){rule}."
         )
 
 
-def _check_gradient(outputs: Tensor, labels: Tensor, w: Tensors) -> None:
-    loss = F.cross_entropy(outputs, labels)
+def _check_gradient(loss: Tensor, w: Tensors) -> None:
     found = torch.autograd.grad(loss, list(w.values()), allow_unused=True) if loss.requires_grad else ()
     gradients = [gradient for gradient in found if gradient is not None]
     if not gradients or any(gradient.is_sparse for gradient in gradients):
@@ -185,7 +191,9 @@ def _kept(model: nn.Module) -> dict[str, bytes]:
     return found
 
 
-def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, images: Tensor, labels: Tensor) -> None:
+def _check_turns(
+    trains: nn.Module, evaluates: nn.Module, alone: nn.Module, images: Tensor, labels: Tensor, loss: Criterion
+) -> None:
     """Raises unless another module of the same kind computes the same with the tensors of this one, image by image.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
@@ -194,14 +202,15 @@ def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, imag
         for model in (trains, evaluates, alone):
             model.to(dtype)
         start, rest = trained_parameters(alone), carried_state(alone)
+        images, labels = as_tensor(images, dtype), as_tensor(labels, dtype)
         try:
-            own = _trained_alone(alone, images.to(dtype), labels)
+            own = _trained_alone(alone, images, labels, loss)
         except Exception:  # forward is the user's: in double precision it may fail with anything
             if dtype is torch.float32:
                 raise
             continue
         with _refusing(images):
-            in_turns = _trained_in_turns(trains, evaluates, start, rest, images.to(dtype), labels)
+            in_turns = _trained_in_turns(trains, evaluates, start, rest, images, labels, loss)
         limit = relative * max(float(output.abs().max()) for output in own)
         if any(_differ(a, b, limit) for a, b in zip(own, in_turns, strict=True)):
             raise FedwaveError(
@@ -211,7 +220,7 @@ def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, imag
                 "the backward pass (no torch.utils.checkpoint), and train() must not freeze."
             )
         with _refusing(images[:1]), torch.no_grad():
-            one_by_one = torch.cat([alone(image.clone()) for image in torch.split(images.to(dtype), 1)])
+            one_by_one = torch.cat([alone(image.clone()) for image in torch.split(images, 1)])
         if _differ(own[-1], one_by_one, limit):
             raise FedwaveError(
                 "in eval mode the outputs of the model for an image depend on the other images of its batch: treat "
@@ -224,7 +233,7 @@ def _differ(a: Tensor, b: Tensor, limit: float) -> bool:
     return a.shape != b.shape or float((a - b).abs().max()) > limit
 
 
-def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor) -> list[Tensor]:
+def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor, loss: Criterion) -> list[Tensor]:
     """The outputs in and after every step of ordinary training."""
     masks, found = key_dropout(model), []
     for number in range(_STEPS):
@@ -233,7 +242,7 @@ def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor) -> list[Ten
         optimiser.zero_grad()
         with seeded(number), masks.keyed_by(torch.tensor(number)):
             outputs = model(images.clone())
-        F.cross_entropy(outputs, labels).backward()  # type: ignore[no-untyped-call]
+        loss(outputs, labels).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         with torch.no_grad():
             found += [outputs.detach(), model.eval()(images.clone())]
@@ -241,7 +250,7 @@ def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor) -> list[Ten
 
 
 def _trained_in_turns(
-    trains: nn.Module, evaluates: nn.Module, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor
+    trains: nn.Module, evaluates: nn.Module, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, loss: Criterion
 ) -> list[Tensor]:
     """The same, in one module that trains and another one that evaluates."""
     masks, found = key_dropout(trains), []
@@ -250,7 +259,7 @@ def _trained_in_turns(
         w = {name: p.detach().clone().requires_grad_() for name, p in w.items()}
         with seeded(number), masks.keyed_by(torch.tensor(number)):
             outputs = functional_call(trains, (w, rest), (images.clone(),))
-        gradients = torch.autograd.grad(F.cross_entropy(outputs, labels), list(w.values()), allow_unused=True)
+        gradients = torch.autograd.grad(loss(outputs, labels), list(w.values()), allow_unused=True)
         w = {k: p if g is None else p - _RATE * g for (k, p), g in zip(w.items(), gradients, strict=True)}
         with torch.no_grad():
             evaluates.eval()
@@ -266,5 +275,6 @@ def _refusing(images: Tensor) -> Iterator[None]:
     except FedwaveError:
         raise
     except Exception as error:
-        what = f"{'images' if len(images) > 1 else 'a single image'} of shape {tuple(images.shape[1:])}"
-        raise FedwaveError(f"the model cannot take {what}: {error_text(error)}.") from error
+        what = f"{'inputs' if len(images) > 1 else 'a single input'} of shape {tuple(images.shape[1:])}"
+        whole = "" if images.is_floating_point() else " and whole numbers (of measurements make them float32)"
+        raise FedwaveError(f"the model cannot take {what}{whole}: {error_text(error)}.") from error

@@ -13,6 +13,7 @@ from fedwave.errors import FedwaveError, check_parameters, short_repr
 from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.learning.optimizers import Sgd
 from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
@@ -97,7 +98,11 @@ def what_to_train(
     if not isinstance(sizes, EvaluationSizes | None):
         raise FedwaveError(f"sizes is {short_repr(sizes)}, must be fw.EvaluationSizes(...).")
     made, how = task if isinstance(task, Task) else make_task(task), Settings(**settings)
-    if advice := numba_advice(lambda: made.new_model(0, 0), how):
+    if (
+        made.is_usual
+        and isinstance(made.optimizer, Sgd)
+        and (advice := numba_advice(lambda: made.new_model(0, 0), how))
+    ):
         warnings.warn(advice, stacklevel=3)
     return made, how, sizes or EvaluationSizes()
 

@@ -24,7 +24,7 @@ def arrays(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_dataset_of_ones_own_arrays() -> None:
-    mine = Dataset("mine", **arrays(train_labels=[0.0, 1.0, 2.0, 0.0]))
+    mine = Dataset("mine", **arrays(train_labels=np.array([0, 1, 2, 0], np.uint8)))
     assert mine.classes == 5
     assert {mine.train_images.dtype, mine.test_images.dtype} == {np.dtype(np.float32)}
     assert {mine.train_labels.dtype, mine.test_labels.dtype} == {np.dtype(np.int64)}
@@ -34,7 +34,10 @@ def test_a_dataset_of_ones_own_arrays() -> None:
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"train_images": np.zeros((4, 3, 3))}, r"shape \(4, 3, 3\).*images\[:, None\]"),
+        ({"train_images": np.zeros((4, 3, 0))}, r"train_images has shape \(4, 3, 0\)"),
+        ({"train_images": np.zeros((4, 1, 3, 3), int)}, "int64 of shape .* but test images float32"),
+        ({"owner": [1, 2, 3]}, r"owner is int64 of shape \(3,\)"),
+        ({"owner": [1.0, 2.0, 3.0, np.nan]}, "owner is float64"),
         ({"train_images": np.full((4, 1, 3, 3), np.nan)}, "train_images holds NaN or infinite"),
         *(
             ({"test_images": [[[[0.0, odd], [1.0, 2.0]]]] * 2}, "test_images holds NaN or infinite")
@@ -42,11 +45,11 @@ def test_a_dataset_of_ones_own_arrays() -> None:
         ),
         ({"train_images": np.full((4, 1, 3, 3), "a")}, "type <U1, must be numbers"),
         ({"train_images": [[1.0], [1.0, 2.0]]}, "must be an array of numbers, all rows of one"),
-        ({"test_images": np.zeros((2, 3, 3, 3))}, r"\(1, 3, 3\) but test images \(3, 3, 3\)"),
-        ({"train_labels": [0, 1, 2]}, "holds 4 images but train_labels 3 labels"),
-        ({"train_labels": np.eye(4)}, r"train_labels has shape \(4, 4\), must be one whole"),
+        ({"test_images": np.zeros((2, 3, 3, 3))}, r"\(1, 3, 3\) but test images float32 of shape \(3, 3, 3\)"),
+        ({"train_labels": [0, 1, 2]}, "holds 4 samples but train_labels 3 targets"),
+        ({"train_labels": np.eye(4)}, r"float32 of shape \(4,\) but test labels int64 of shape \(\)"),
         ({"test_labels": [0, -1]}, "test_labels holds -1, must be whole numbers from 0 to 99999"),
-        ({"test_labels": [0, 0.5]}, "test_labels holds 0.5"),
+        ({"test_labels": [0, 0.5]}, "int64 .* but test labels float32"),
         ({"test_labels": [0, 2_000_000_000]}, "test_labels holds 2000000000, must be whole numbers"),
         ({"test_labels": ["cat", "dog"]}, "must be numbers"),
     ],

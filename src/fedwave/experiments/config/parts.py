@@ -21,10 +21,13 @@ PARTS = {
     "task.model": "model",
     "task.partition": "partition",
     "task.aggregation": "aggregation",
+    "task.loss": "criterion",
+    "task.metric": "criterion",
+    "task.optimizer": "optimizer",
 }
 PART_LISTS = ("schedulers", "metrics")
 _LABEL = "as"  # a keyword of Python, so no parameter can have this name
-_NEED_TORCH = ("dataset", "model")  # looked at when a task is built, not when a file is read
+_NEED_TORCH = ("dataset", "model", "criterion")  # looked at when a task is built, not when a file is read
 
 
 class Part(Mapping[str, Any]):

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedwave.experiments.analysis.bootstrap import bootstrap_rounds
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.store.dataset import Point, Results, curves_of, labels
+from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, task_metric
 from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:
@@ -37,9 +37,15 @@ class Learning:
     def caption(self) -> str:
         """What was trained and how it was evaluated."""
         test, loss = (f"{self.data.attrs[name]:,}" for name in ("test_images", "loss_images"))
-        text = f"{self.dataset}: accuracy on {test} test images, loss on {loss} training images."
+        kind = "images" if self.metric == "accuracy" else "samples"
+        text = f"{self.dataset}: {self.metric} on {test} test {kind}, loss on {loss} training {kind}."
         warning = f"SYNTHETIC DATA, not {self.dataset}: the real files are unavailable.\n"
         return (warning if self.synthetic else "") + text
+
+    @property
+    def metric(self) -> str:
+        """What the models were tested by."""
+        return task_metric(self.data)
 
     def curves(self) -> dict[str, Curves]:
         """The curves of every scheduler."""
@@ -99,21 +105,25 @@ def write_learning_sweep(results: Results, folder: Path) -> list[Path]:
 def learnt_json(point: Point) -> dict[str, Any]:
     """What the summary of a learning experiment adds."""
     data = point.data
-    by_class = data["class_accuracy"].isel(round=-1).mean("instance").round(6).values.tolist()
+    more: dict[str, Any] = {}
+    if "class_accuracy" in data:
+        by_class = data["class_accuracy"].isel(round=-1).mean("instance").round(6).values.tolist()
+        more["class_accuracy"] = dict(zip(labels(data), by_class, strict=True))
     uploads: list[Any] = data["device_uploads"].mean("instance").values.tolist()
     if data["device"].dtype.kind in "UO":  # the devices have names
         uploads = [dict(zip(data["device"].values.tolist(), means, strict=True)) for means in uploads]
     return {
         "synthetic": is_synthetic(point.experiment),
-        "class_accuracy": dict(zip(labels(data), by_class, strict=True)),
+        **more,
         "uploads_per_device": dict(zip(labels(data), uploads, strict=True)),
     }
 
 
 def _write_curves(points: Sequence[Point], path: Path) -> Path:
-    names, rows = ["loss", "accuracy"], []
-    if any(np.isfinite(point.data["accuracy_on_all"].values).any() for point in points):
-        names.append("accuracy_on_all")
+    names: list[str] = ["loss", metric := task_metric(points[0].data)]
+    rows = []
+    if any(np.isfinite(point.data[f"{metric}_on_all"].values).any() for point in points):
+        names.append(f"{metric}_on_all")
     for point in points:
         arrays = [point.data[n].transpose("scheduler", "instance", "round").values for n in names]
         keys, instances = labels(point.data), point.data["instance"].values

@@ -15,7 +15,7 @@ from fedwave.experiments.report.devices import worst_devices, worst_note, write_
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
 from fedwave.experiments.store.checksums import write_sums
-from fedwave.experiments.store.dataset import Point, Results, metrics_of
+from fedwave.experiments.store.dataset import Point, Results, metrics_of, task_metric
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.output_names import sweep_stems
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
@@ -44,7 +44,7 @@ def write_results(results: Results, folder: Path) -> list[Path]:
 def _write_own_metrics(point: Point, folder: Path) -> list[Path]:
     """A figure of the metrics that the experiment watches beside the built-in ones, and of the one asked for."""
     how = point.experiment
-    drawn = ("score", "backlog") if how.task is None else ("accuracy", "loss")
+    drawn = ("score", "backlog") if how.task is None else (task_metric(point.data), "loss")
     asked = [how.metric, *(part.name for part in how.metrics)]
     own = [name for name in dict.fromkeys(asked) if name in metrics_of(point.data) and name not in drawn]
     if not own:

@@ -21,7 +21,7 @@ from fedwave.errors import FedwaveError, error_text
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.batched_layers import batched_forward
 from fedwave.learning.dropout import KeyedDropout, key_dropout, seeded
-from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
+from fedwave.learning.model_rows import Tensors, as_tensor, carried_state, trained_parameters
 from fedwave.learning.task import Task
 
 GradientMethod = Literal["chain", "vectorised", "one by one"]
@@ -38,13 +38,13 @@ class Gradients:
         self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
         self._masks = key_dropout(self._model)
         self._forward = batched_forward(self._model, channels_last)
-        self._draws = task.draws
+        self._draws, self._criterion = task.draws, task.loss
         dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
         self.needs_keys = self._draws or dropout
         if (device.type, dtype, self._half) != ("cpu", torch.float32, False):
-            self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
+            self._check_runs(as_tensor(task.dataset.train_images[:2], dtype, device))
         if method is None:
-            method = "chain" if self._forward else _choose_method(task, precision)
+            method = "chain" if self._forward and task.is_usual else _choose_method(task, precision)
         self.method: GradientMethod = method
         if method == "vectorised" and self._half:
             # Vectorised by torch, batch norm cannot mix half-precision inputs with float32 statistics.
@@ -89,7 +89,8 @@ class Gradients:
     def _loss(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, key: Tensor) -> Tensor:
         with self._precision.autocast(), self._masks.keyed_by(key):
             logits = functional_call(self._model, (w, rest), (images,))
-        return F.cross_entropy(logits.float() if self._half else logits, labels)
+        loss: Tensor = self._criterion(logits.float() if self._half else logits, labels)
+        return loss
 
     def _check_runs(self, images: Tensor) -> None:
         """Raises unless the model runs on this device in this precision; the task has tried float32 on the CPU."""
@@ -142,8 +143,8 @@ def _trial(task: Task, precision: Precision, method: GradientMethod) -> Tensors:
         for states in ([trained_parameters(m) for m in models], [carried_state(m) for m in models])
     )
     size = min(task.batch, len(task.dataset.train_labels))
-    images = torch.as_tensor(task.dataset.train_images[:size]).to(device, dtype)
-    labels = torch.as_tensor(task.dataset.train_labels[:size]).to(device)
+    images = as_tensor(task.dataset.train_images[:size], dtype, device)
+    labels = as_tensor(task.dataset.train_labels[:size], dtype, device)
     gradients = Gradients(task, precision, method=method)
     found = gradients(
         w, rest, torch.stack([images] * 2), torch.stack([labels] * 2), torch.tensor([1, 2], device=device)

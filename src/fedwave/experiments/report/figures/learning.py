@@ -12,7 +12,7 @@ from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.store.dataset import label_of, labels, series
-from fedwave.metrics import describe
+from fedwave.metrics import training_metrics
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -28,19 +28,19 @@ _LINE = 0.085  # of the height of a panel: a line of small text
 
 
 def curves_figure(learnt: Learning) -> Figure:
-    """Loss and accuracy, mean and 95 % band over instances.
+    """Loss and metric, mean and 95 % band over instances.
 
     The interval of two or three instances is many times as wide as their spread and would cover the figure:
     with so few, every instance is drawn instead.
     """
     figure, axes = _two_panels(learnt)
-    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
+    for axis, metric in zip(axes, ("loss", learnt.metric), strict=True):
         draw_means(axis, learnt, metric)
     return _with_caption(figure, axes[0], learnt, how_drawn(learnt.data.sizes["instance"]))
 
 
 def draw_means(axis: Axes, learnt: Learning, metric: str) -> None:
-    """The loss or the accuracy of every scheduler in a panel."""
+    """The loss or the metric of every scheduler in a panel."""
     looks = common.styles(labels(learnt.data))
     means = [
         _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
@@ -54,8 +54,9 @@ def training_figure(curves: Curves) -> Figure:
     figure, axes = common.figure_with(1, 2, _SIZE)
     rounds, instances = curves.loss.shape
     look = common.styles([curves.label])[curves.label]
-    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
-        text = describe(metric).label
+    described = training_metrics(curves.metric_name)
+    for axis, metric in zip(axes, ("loss", curves.metric_name), strict=True):
+        text = described[metric].label
         common.label_panel(axis, text, "Round", text)
         _draw(axis, curves.series[metric], look, common.name_of(curves.label), 1)
     made = f"{plural(rounds, 'round')}, {plural(instances, 'instance')}"
@@ -85,7 +86,7 @@ def how_drawn(instances: int) -> str:
 def single_figure(learnt: Learning) -> Figure:
     """One single instance; the legend counts spikes over all instances."""
     figure, axes = _two_panels(learnt)
-    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
+    for axis, metric in zip(axes, ("loss", learnt.metric), strict=True):
         draw_single(axis, learnt, metric)
     note = (
         f"Instance {learnt.data['instance'].values[0]} alone. In brackets: spikes per instance, over all "
@@ -211,7 +212,7 @@ def _name_targets(axis: Axes, targets: FloatArray) -> None:
 
 def _two_panels(learnt: Learning) -> tuple[Figure, list[Axes]]:
     figure, axes = common.figure_with(1, 2, _SIZE)
-    for axis, letter, metric in zip(axes, "ab", ("loss", "accuracy"), strict=True):
+    for axis, letter, metric in zip(axes, "ab", ("loss", learnt.metric), strict=True):
         label = label_of(learnt.data, metric)
         common.label_panel(axis, f"({letter}) {label}", "Round", label)
     return figure, axes
@@ -222,7 +223,7 @@ def _frame(axis: Axes, learnt: Learning, metric: str, top: float | None) -> None
         axis.set_ylim(bottom=0, top=top)
         return
     best = _largest([series(learnt.data, label, metric) for label in labels(learnt.data)])
-    axis.set_ylim(0.0, min(1.0, best * 1.05))
+    axis.set_ylim(0.0, min(1.0, best * 1.05) if metric == "accuracy" else best * 1.05)
 
 
 def _with_caption(figure: Figure, axis: Axes, learnt: Learning, note: str) -> Figure:
