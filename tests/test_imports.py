@@ -51,6 +51,7 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "pydantic": "experiments",
     "filelock": "experiments",
     "torch": "learning",
+    "safetensors": "learning",
     "rich": "cli",
     "typer": "cli",
     "ray": "adapters",

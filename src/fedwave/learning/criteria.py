@@ -112,8 +112,8 @@ class Criterion:
         # Outputs that are no numbers are the model's: such a run diverges in round 1.
         if torch.isfinite(outputs).all() and not torch.isfinite(found).all():
             raise FedwaveError(
-                f"the {what} {self.text!r} is {float(found.detach().mean())} before any training, must be finite: scale "
-                "the inputs or the targets, or correct the function."
+                f"the {what} {self.text!r} is {float(found.detach().mean())} before any training, must be finite: "
+                "scale the inputs or the targets, or correct the function."
             )
         return found.mean()
 

@@ -32,6 +32,10 @@ class Evaluation(NamedTuple):
     metric_on_all: FloatArray  # on all test samples; NaN where not measured
 
 
+class _NotMeasured(FedwaveError, AttributeError):
+    """A metric was read that the task does not have."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Curves:
     """Loss and metric of one scheduler, after every round: what ``fw.train`` returns.
@@ -64,7 +68,7 @@ class Curves:
         if own and name in (own, f"{own}_on_all"):
             found: FloatArray = self.__dict__["metric" if name == own else "metric_on_all"]
             return found
-        raise AttributeError(f"Curves have no attribute {name!r}; the metric of this task is {own!r}")
+        raise _NotMeasured(f"Curves have no attribute {name!r}; the metric of this task is {own!r}.")
 
     @property
     def worst_class(self) -> FloatArray:

@@ -16,7 +16,19 @@ Memory = dict[str, Any]  # tensors
 
 
 class Optimizer(ABC):
-    """Base class of optimizers. Every number of w is treated by itself, so w may hold many models."""
+    """Base class of optimizers. Every number of w is treated by itself, so w may hold many models.
+
+    An optimizer of your own defines ``step``, and ``start`` if it has a memory:
+
+    >>> import fedwave as fw
+    >>> class Sign(fw.optimizers.Optimizer):
+    ...     name = "sign"
+    ...
+    ...     def step(self, memory, gradient, number):
+    ...         return memory, gradient / (abs(gradient) + 1e-12)
+    >>> fw.check(Sign)
+    optimizer 'sign': 7 checks passed
+    """
 
     family: ClassVar[str] = "optimizer"
     name: ClassVar[str]
@@ -34,7 +46,8 @@ class Optimizer(ABC):
 class Sgd(Optimizer):
     """Plain gradient descent.
 
-    >>> Sgd().step({}, 0.5, 1)
+    >>> import fedwave as fw
+    >>> fw.optimizers.Sgd().step({}, 0.5, 1)
     ({}, 0.5)
     """
 
@@ -48,7 +61,8 @@ class Sgd(Optimizer):
 class Momentum(Optimizer):
     """SGD with momentum: v <- momentum v + gradient, and v is the direction.
 
-    >>> Momentum(0.5).step({"v": 1.0}, 0.25, 2)
+    >>> import fedwave as fw
+    >>> fw.optimizers.Momentum(0.5).step({"v": 1.0}, 0.25, 2)
     ({'v': 0.75}, 0.75)
     """
 
@@ -70,7 +84,8 @@ class Momentum(Optimizer):
 class Adam(Optimizer):
     """Adam (Kingma and Ba, 2015), with the corrections of its first steps.
 
-    >>> _, direction = Adam().step({"m": 0.0, "v": 0.0}, 0.5, 1)
+    >>> import fedwave as fw
+    >>> _, direction = fw.optimizers.Adam().step({"m": 0.0, "v": 0.0}, 0.5, 1)
     >>> round(direction, 6)
     1.0
     """

@@ -68,7 +68,7 @@ def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: 
     mean, half = band(values, skip_nan=True)
     rounds, instances = np.arange(1, len(mean) + 1), values.shape[1]
     if instances >= _ENOUGH_FOR_A_BAND:
-        low, high = np.maximum(mean - half, 0), mean + half
+        low, high = np.where(mean < 0, mean - half, np.maximum(mean - half, 0)), mean + half
         axis.fill_between(rounds, low, high, color=look["color"], alpha=common.haze(beside), lw=0)
     elif instances > 1:
         axis.plot(rounds, values, lw=0.5, alpha=0.5, color=look["color"])
@@ -223,7 +223,10 @@ def _frame(axis: Axes, learnt: Learning, metric: str, top: float | None) -> None
         axis.set_ylim(bottom=0, top=top)
         return
     best = _largest([series(learnt.data, label, metric) for label in labels(learnt.data)])
-    axis.set_ylim(0.0, min(1.0, best * 1.05) if metric == "accuracy" else best * 1.05)
+    if metric == "accuracy":
+        axis.set_ylim(0.0, min(1.0, best * 1.05))
+    elif not (learnt.data[metric].values < 0).any():
+        axis.set_ylim(0.0, best * 1.05)
 
 
 def _with_caption(figure: Figure, axis: Axes, learnt: Learning, note: str) -> Figure:
