@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+from claims import with_fewer_rounds
 from committed import DATA, DOCS, table_block
+from verdicts import OURS, PAPER, TARGETS, pair, plain
 
 import fedwave as fw
-from fedwave.paper.claims import with_fewer_rounds
-from fedwave.paper.verdicts import OURS, PAPER, TARGETS, pair, plain
 
 _STUDY = "cifar10"
 _AT_ONCE = 4  # instances of a lot: what has been seen to fit into the memory of an H200

@@ -18,14 +18,13 @@ import numpy as np
 # For the modules beside this one, and for benchmarks.
 sys.path.extend(map(str, [Path(__file__).parent, Path(__file__).parents[1]]))
 import cifar10_numbers
+import claims as of_paper
 import prediction_tables
-from committed import DATA, DOCS, table_block
+from committed import DATA, DOCS, column, table_block
+from verdicts import pair, plain, with_width
 
 import fedwave as fw
 from benchmarks.peers.report import CELLS, ratio_text, speed_table, work_of
-from fedwave.paper import claims as of_paper
-from fedwave.paper.results import column
-from fedwave.paper.verdicts import pair, plain, with_width
 
 PAGES = (
     DOCS / "theory.md",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from committed import DATA, table_block
+from committed import DATA, estimate_in, table_block
+from verdicts import pair, plain
 
 import fedwave as fw
-from fedwave.paper.results import estimate_in
-from fedwave.paper.verdicts import pair, plain
 
 FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again", "cifar10")
 IID, CLASSES = "iid", "by-class"

@@ -123,6 +123,19 @@ def test_ctrl_c_while_the_command_is_loaded(tmp_path: Path) -> None:
         assert (status, said) == (130, ["fedwave: stopped."]), (awaited, rest)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_command_exits(number: signal.Signals) -> None:
+    """Libraries clean up at the exit: an exception there would be printed as a traceback."""
+    slow = "import atexit, os, sys, time\natexit.register(lambda: (print('exits', flush=True), time.sleep(60)))\n"
+    code = slow + "sys.argv = ['fedwave', '--version']\nfrom fedwave.cli import main\nmain()"
+    with started([sys.executable, "-c", code]) as begun:
+        assert begun.stdout is not None
+        assert begun.stderr is not None
+        assert any(line == "exits\n" for line in begun.stdout)
+        begun.send_signal(number)
+        assert (begun.stderr.read(), begun.wait(60)) == ("fedwave: stopped.\n", 128 + number)
+
+
 def test_a_script_keeps_its_own_ctrl_c(tmp_path: Path) -> None:
     script = tmp_path / "study.py"
     script.write_text("import signal, fedwave\nprint(signal.getsignal(signal.SIGINT) is signal.default_int_handler)")

@@ -43,6 +43,7 @@ def tail(x):
     ("model", "snr_db", "expected"),
     [
         (fw.success.Turbo(), -1.647, 0.5),
+        (fw.success.Turbo(blocks=683), -1.647, 0.5**683),
         (fw.success.Turbo(), -1.0, 0.992091),  # 1 / (1 + exp(-7.468 * 0.647))
         (fw.success.Turbo(), -2.0, 0.066844),  # 1 / (1 + exp(7.468 * 0.353))
         (BPSK, -4.657, 0.5),
@@ -51,21 +52,12 @@ def tail(x):
     ],
 )
 def test_turbo_is_logistic_in_decibels(model, snr_db, expected):
-    assert chance(model, snr_db) == pytest.approx(expected, abs=5e-7)
+    assert chance(model, snr_db) == pytest.approx(expected, rel=1e-5)
 
 
 def test_turbo_is_exactly_1_above_about_3_3_decibels():
     """Schedulers rank by p, so where it ties exactly is part of the model."""
-    assert chance(fw.success.Turbo(), 3.3) == 1.0
-    assert chance(fw.success.Turbo(), 30.0) == 1.0
-    assert chance(fw.success.Turbo(), 3.1) < 1.0
-
-
-@pytest.mark.parametrize("blocks", [1, 2, 683])
-def test_every_block_of_a_long_update_must_arrive(blocks):
-    for snr_db in (-2.0, -1.647, -1.0, 0.5):
-        expected = chance(fw.success.Turbo(), snr_db) ** blocks
-        assert chance(fw.success.Turbo(blocks=blocks), snr_db) == pytest.approx(expected, rel=1e-12)
+    assert chance(fw.success.Turbo(), 3.1) < chance(fw.success.Turbo(), 3.3) == 1.0
 
 
 def test_turbo_is_the_likeliest_logistic_curve_through_the_measured_blocks():
@@ -80,21 +72,14 @@ def test_turbo_is_the_likeliest_logistic_curve_through_the_measured_blocks():
     assert best.x.round(3).tolist() == [BPSK.midpoint_db, BPSK.slope]
 
 
-# --- the other single-try models ------------------------------------------------------------------
+# --- the other models -----------------------------------------------------------------------------
 
 
-def test_threshold_is_a_step_that_includes_its_own_value():
-    snr = np.array([0.0, 0.6849999, 0.685, 0.6850001, 100.0])
-    assert fw.success.Threshold().probability(snr).tolist() == [0, 0, 1, 1, 1]
-    assert fw.success.Threshold(w0=2.0).probability(np.array([1.99, 2.0])).tolist() == [0, 1]
-
-
-def test_soft_is_the_exponential_of_minus_w0_over_snr():
-    snr = np.array([0.685, 1.37, 6.85])
-    np.testing.assert_allclose(
-        fw.success.Soft().probability(snr), [math.exp(-1), math.exp(-0.5), math.exp(-0.1)], rtol=1e-14
-    )
-    assert fw.success.Soft(w0=2.0).probability(np.array([1.0]))[0] == pytest.approx(math.exp(-2))
+def test_edges_are_those_of_the_formula():
+    assert fw.success.Threshold(w0=2.0).probability(np.array([0.0, 1.99, 2.0])).tolist() == [0, 0, 1]
+    assert fw.success.Soft(w0=2.0).probability(np.array([0.0, 1.0])).tolist() == [0, math.exp(-2)]
+    p = fw.success.Soft().probability(np.array([0.5]))
+    assert fw.success.Arq(fw.success.Soft(), 4).probability(np.array([0.5])) == pytest.approx(1 - (1 - p) ** 4)
 
 
 @pytest.mark.parametrize("snr", [0.5, 2.0, 4.0, 9.0])
@@ -106,9 +91,6 @@ def test_uncoded_needs_every_bit(snr, bits):
     assert qpsk == pytest.approx((1 - tail(math.sqrt(snr))) ** bits, rel=1e-9)
 
 
-# --- measured curves ------------------------------------------------------------------------------
-
-
 def test_table_from_a_file_interpolates_and_is_flat_beyond_its_ends(tmp_path):
     path = tmp_path / "curve.csv"
     path.write_bytes(b"\xef\xbb\xbfsnr_db,error_rate,note\r\n0,0.2,a\r\n-4,1.0,b\r\n-2,0.6,\r\n")  # in any order
@@ -118,18 +100,6 @@ def test_table_from_a_file_interpolates_and_is_flat_beyond_its_ends(tmp_path):
     for snr_db, p in expected.items():
         assert chance(table, snr_db) == pytest.approx(p, abs=1e-12)
     assert table.probability(np.array([0.0]))[0] == 0.0  # no signal at all
-
-
-# --- retransmission -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", [fw.success.Turbo(), fw.success.Soft()], ids=repr)
-@pytest.mark.parametrize("tries", [1, 2, 4])
-def test_arq_tries_again_at_the_same_snr(tries, model):
-    snr = np.array([0.5, 0.685])
-    np.testing.assert_allclose(
-        fw.success.Arq(model, tries).probability(snr), 1 - (1 - model.probability(snr)) ** tries, rtol=1e-12
-    )
 
 
 @pytest.mark.parametrize("mean_snr", [0.2, 0.685, 3.0])
@@ -148,28 +118,16 @@ def test_harq_threshold_over_rayleigh_is_the_upper_gamma_function(tries, mean_sn
 
 
 @pytest.mark.parametrize(
-    "fading", [fw.fading.Rayleigh(), fw.fading.Rician(3.0), fw.fading.Shadowing(6.0, 0.0)], ids=repr
+    "model, close",
+    [(fw.success.Turbo(), 2e-4), (fw.success.Turbo(blocks=683), 2e-4), (fw.success.Soft(), 1e-3)],
+    ids=repr,
 )
-@pytest.mark.parametrize("model", [fw.success.Turbo(), fw.success.Turbo(blocks=683), fw.success.Soft()], ids=repr)
-def test_harq_expects_what_then_happens(play, crowd, agree, model, fading):
-    """Given the first gain, uploads arrive as often as p says: overall, and where one try is hopeless."""
-    net = crowd(800, distance_m=600.0, fading=fading, success=fw.success.Harq(model, tries=3))
-    weather = play(net, 64)
-    surprise = weather.goes_through - weather.success
-    agree(surprise, 0.0)
-    hopeless = weather.snr < 0.3
-    assert 2000 < hopeless.sum() < hopeless.size / 2
-    agree(surprise[hopeless], 0.0)
-
-
 @pytest.mark.parametrize("distance", [300, 500, 800])
 @pytest.mark.parametrize("tries", [2, 3, 4])
-def test_harq_turbo_averages_over_later_gains_to_four_digits(tries, distance):
+def test_harq_averages_over_later_gains(model, close, tries, distance):
     mean_snr = fw.paper_network(distance_m=distance).mean_snr[0]
     later = stats.gamma(tries - 1).ppf((np.arange(100_000) + 0.5) / 100_000)
     for first in np.linspace(0, 1.2, 9):
-        exact = fw.success.Turbo().probability(first + mean_snr * later).mean()
-        p = fw.success.Harq(fw.success.Turbo(), tries).expected(
-            np.array(first), np.array(mean_snr), fw.fading.Rayleigh()
-        )
-        assert float(p) == pytest.approx(exact, abs=2e-4)
+        exact = model.probability(first + mean_snr * later).mean()
+        p = fw.success.Harq(model, tries).expected(np.array(first), np.array(mean_snr), fw.fading.Rayleigh())
+        assert float(p) == pytest.approx(exact, abs=close)

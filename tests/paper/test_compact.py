@@ -13,8 +13,6 @@ import pytest
 from refusals import refused
 
 import fedwave as fw
-from fedwave.experiments.report.learning import learning_of
-from fedwave.experiments.report.score import scores_of
 from fedwave.experiments.store.load import stored_results
 from fedwave.paper.compact import compact_in, export_compact, read_compact
 
@@ -45,8 +43,8 @@ def drawn(run: Path) -> dict[str, Any]:
     """The figures of the run itself."""
     point = stored_results(run).only
     if point.experiment.task is None:
-        return fw.figures.score_figures(scores_of(point.data, point.experiment.base))
-    return fw.figures.learning_figures(learning_of(point))
+        return fw.figures.score_figures(fw.figures.Scores.of(point.data, point.experiment.base))
+    return fw.figures.learning_figures(fw.figures.Learning.of(point))
 
 
 def shown(figure: Any) -> list[Any]:

@@ -14,8 +14,8 @@ from fedwave.paper.convergence import (
     product_bound,
     with_different_data,
 )
-from fedwave.paper.convergence_figure import convergence_figure
 from fedwave.paper.convergence_problem import ConvergenceSetting, LogisticLoss, SettledRounds, settled_rounds
+from fedwave.paper.theory_figures import convergence_figure
 
 SHORT = ConvergenceSetting(rounds=120, instances=6)
 

@@ -10,7 +10,7 @@ import pytest
 import fedwave as fw
 from fedwave.paper import Floats
 from fedwave.paper.regret import InformedGreedy, Regret, RegretSetting, bias_span, gaps, regret
-from fedwave.paper.regret_figure import regret_figure
+from fedwave.paper.theory_figures import regret_figure
 
 MANY = RegretSetting(rounds=600, instances=60, seed=3)
 

@@ -13,7 +13,8 @@ from killing import command
 
 import fedwave as fw
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.paper.reproduce_theory import backlogs, decision_times, gap_figure, times_figure, two_devices
+from fedwave.paper.reproduce_theory import backlogs, decision_times, two_devices
+from fedwave.paper.theory_figures import gap_figure, times_figure
 
 
 def test_the_map_has_the_exact_values() -> None:

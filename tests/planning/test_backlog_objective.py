@@ -8,7 +8,9 @@ from value_iteration import by_value_iteration
 
 import fedwave as fw
 from fedwave.planning.backlog_objective import (
-    BacklogEffort,
+    COARSE_BACKLOG,
+    FINE_BACKLOG,
+    MEDIUM_BACKLOG,
     _arrival_steps,
     _on_lattice,
     arrivals_at_most,
@@ -16,12 +18,11 @@ from fedwave.planning.backlog_objective import (
 )
 from fedwave.planning.channel_levels import Levels, lower_success, merge_levels, spread_levels, upper_success
 
-FINE, MEDIUM, COARSE = BacklogEffort.FINE, BacklogEffort.MEDIUM, BacklogEffort.COARSE
 POISSON = fw.arrivals.Poisson().chances
 TWO_LEVELS = np.array([[0.3, 0.9]])
 
 
-def one(levels: Levels, theta, price, chances=POISSON, effort=FINE):
+def one(levels: Levels, theta, price, chances=POISSON, effort=FINE_BACKLOG):
     return solve_backlog(levels, np.array([0]), np.array([theta]), np.array([price]), chances, effort)
 
 
@@ -38,7 +39,7 @@ def one(levels: Levels, theta, price, chances=POISSON, effort=FINE):
 def test_the_solution_is_that_of_plain_value_iteration(p, theta, price, family):
     p = np.array(p)
     arrivals = family.chances(np.array([theta]), 60)[0]
-    cost, value, worth = by_value_iteration(p, theta, price, arrivals)
+    cost, _, worth = by_value_iteration(p, theta, price, arrivals)
     near = [by_value_iteration(p, theta, max(0.0, price + h), arrivals)[0] for h in (-0.01, 0.01)]
     # 1,000 cells, with all these p on edges: spreading p changes nothing worth speaking of.
     found = one(spread_levels(p[None], 1000), theta, price, family.chances)
@@ -47,7 +48,6 @@ def test_the_solution_is_that_of_plain_value_iteration(p, theta, price, family):
         assert found.service[0] == pytest.approx((near[1] - near[0]) / 0.02, rel=0.02)
     few = np.arange(20)
     np.testing.assert_allclose(found.worth_at(np.zeros(20, int), few), worth[:20], rtol=2e-5)
-    np.testing.assert_allclose(found.value[:20], value[:20], rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("theta, price", [(1.0, 10.0), (3.0, 100.0), (0.4, 2.0)])
@@ -75,11 +75,9 @@ def test_a_lattice_cut_short_gives_a_lower_cost_and_says_by_how_much_at_most(siz
     levels, theta, price = spread_levels(TWO_LEVELS, 200), np.array([1.0]), np.array([30.0])
     moves = _arrival_steps(POISSON, theta, np.ones(1), arrivals_at_most(POISSON, theta, 1e-12))
     exact = one(levels, 1.0, 30.0).cost[0]
-    cut = _on_lattice(levels, np.array([0]), theta, price, moves, np.ones(1), size, FINE.saving)
-    assert cut.cost[0] <= exact + 1e-9
-    assert cut.cost[0] + cut.error[0] >= exact - 1e-9
-    if size == 60:
-        assert cut.error[0] < 1e-6
+    cut = _on_lattice(levels, np.array([0]), theta, price, moves, np.ones(1), size, FINE_BACKLOG.saving)
+    assert cut["cost"][0] <= exact + 1e-9 <= cut["cost"][0] + cut["error"][0] + 2e-9
+    assert size < 60 or cut["error"][0] < 1e-6
 
 
 def test_every_approximation_of_the_channel_errs_on_its_side():
@@ -102,7 +100,12 @@ def test_larger_units_of_the_backlog_cost_less_and_little():
     levels = spread_levels(TWO_LEVELS, 200)
     exact = one(levels, 40.0, 3000.0).cost[0]
     units = []
-    for effort in (replace(FINE, points=400), replace(FINE, points=100), MEDIUM, COARSE):
+    for effort in (
+        replace(FINE_BACKLOG, points=400),
+        replace(FINE_BACKLOG, points=100),
+        MEDIUM_BACKLOG,
+        COARSE_BACKLOG,
+    ):
         coarse = one(levels, 40.0, 3000.0, effort=effort)
         units.append(coarse.unit[0])
         assert 0.995 * exact < coarse.cost[0] <= exact + 1e-9
@@ -114,9 +117,9 @@ def test_many_problems_at_once_are_solved_as_one_by_one():
     rng = np.random.default_rng(1)
     row = rng.integers(0, 3, 40)
     theta, price = rng.uniform(0.01, 20, 40), rng.uniform(0, 200, 40)
-    together = solve_backlog(levels, row, theta, price, POISSON, MEDIUM)
+    together = solve_backlog(levels, row, theta, price, POISSON, MEDIUM_BACKLOG)
     for b in range(40):
-        alone = solve_backlog(levels, row[b : b + 1], theta[b : b + 1], price[b : b + 1], POISSON, MEDIUM)
+        alone = solve_backlog(levels, row[b : b + 1], theta[b : b + 1], price[b : b + 1], POISSON, MEDIUM_BACKLOG)
         assert together.cost[b] == pytest.approx(alone.cost[0], rel=1e-4)
         # Far beyond the lattice C is continued in a straight line, from a place that may differ.
         for backlog, close in ((0, 1e-4), (1, 1e-4), (30, 2e-3), (500, 0.1)):
@@ -127,7 +130,7 @@ def test_many_problems_at_once_are_solved_as_one_by_one():
 
 def test_a_device_that_almost_never_gets_data_or_through_is_solved_too():
     levels = spread_levels(np.array([[0.0] * 999 + [1.0]]), 100)
-    rare = one(levels, 1.0, 50.0, effort=MEDIUM)
+    rare = one(levels, 1.0, 50.0, effort=MEDIUM_BACKLOG)
     assert np.isfinite(rare.worth).all()
     assert rare.cost[0] > 999 * 0.999
     quiet = one(spread_levels(TWO_LEVELS, 100), 1e-9, 50.0)

@@ -6,25 +6,17 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.planning.backlog_objective import BacklogEffort, BacklogObjective
+from fedwave.planning.backlog_objective import MEDIUM_BACKLOG, BacklogObjective
 from fedwave.planning.channel_statistics import channel_statistics
 from fedwave.planning.price_search import Objective, best_price
-from fedwave.planning.renewal_solver import Solutions, iterate_policy
+from fedwave.planning.renewal_solver import Solutions, iterate_policy, joined
 from fedwave.schedulers.priced import PricedIndex
 
 DELAYS = 40
 
 
-@dataclass(frozen=True, eq=False)
-class AgeSolutions(Solutions):
-    cost: np.ndarray
-
-    def worth_at(self, which, state):
-        return self.worth[self.start[which] + np.minimum(state, self.length[which]) - 1]
-
-
 @dataclass(frozen=True)
-class AgeObjective(Objective[AgeSolutions]):
+class AgeObjective(Objective[Solutions]):
     """A device pays its delay in every round without a delivery."""
 
     def solve_classes(self, classes, levels, price):
@@ -32,7 +24,7 @@ class AgeObjective(Objective[AgeSolutions]):
 
         def evaluate(share, gain):
             keep = 1 - gain
-            out = np.stack([keep * age, share, np.ones(share.shape), np.zeros(share.shape)], axis=1)
+            out = np.stack([keep * age, share, np.ones(share.shape)], axis=1)
             out[-1] /= gain[-1]  # the delay stays at its largest
             for d in range(DELAYS - 2, -1, -1):
                 out[d] += keep[d] * out[d + 1]
@@ -48,11 +40,8 @@ class AgeObjective(Objective[AgeSolutions]):
             saving=lambda worth: 1e-9 * worth,
         )
         service = found.sums[0, 1] / found.sums[0, 2]
-        start = np.arange(size) * DELAYS
-        return AgeSolutions(service, found.left, np.full(size, DELAYS), start, found.worth.T.ravel(), found.cost)
-
-    def cost(self, classes, solutions):
-        return solutions.cost
+        fields = {"service": service, "error": found.left, "worth": found.worth, "cost": found.cost}
+        return Solutions(**joined([fields]))
 
 
 class SavedAge(PricedIndex):
@@ -76,7 +65,8 @@ class AgeIndexPo(fw.rates.RatesFromDeliveries):
 
 def bound(net):
     statistics = channel_statistics(net.planning)
-    classes, levels = statistics.classes_and_levels(statistics.devices(net.rates))
+    classes = statistics.classes(net.rates)
+    levels = statistics.levels_of(classes)
     return best_price(AgeObjective(), classes, float(net.slots), levels).value
 
 
@@ -101,9 +91,10 @@ def test_a_toll_above_the_price_leaves_slots_unused():
             return super().solve_classes(classes, levels, price + self.toll)
 
     statistics = channel_statistics(fw.paper_network().planning)
-    classes, levels = statistics.classes_and_levels(statistics.devices(fw.paper_network().rates))
+    classes = statistics.classes(fw.paper_network().rates)
+    levels = statistics.levels_of(classes)
     plain, some, high = (
-        best_price(WithToll(False, BacklogEffort.MEDIUM, toll), classes, 5, levels) for toll in (0.0, 12.0, 50.0)
+        best_price(WithToll(False, MEDIUM_BACKLOG, toll), classes, 5, levels) for toll in (0.0, 12.0, 50.0)
     )
     assert some.price + 12 == pytest.approx(plain.price, rel=0.05)
     assert some.value == pytest.approx(plain.value + 5 * 12, rel=1e-4)

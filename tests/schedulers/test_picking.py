@@ -70,15 +70,6 @@ def test_whole_numbers_and_infinities_can_be_priorities():
     assert np.count_nonzero(pick(np.full((5, 3), -np.inf), 2)) == 10
 
 
-@pytest.mark.parametrize(
-    "priority, text", [([[1.0, np.nan], [1.0, 2.0]], "nan"), ([1.0, 2.0], r"shape \(2,\).*\(2, 2\)")]
-)
-def test_priorities_that_break_the_contract_are_refused(priority, text):
-    seen = observation(devices=2, instances=2, slots=1)
-    with pytest.raises(fw.FedwaveError, match=rf"'given' returned priorities .*{text}"):
-        Given().decide({"priority": np.array(priority)}, seen, Draws(0, range(2)).at(1))
-
-
 def rows_of_many(devices):
     """Long rows of every kind: without ties, with few or many of them, sorted, in a period, constant, infinite."""
     rng = np.random.default_rng(11)

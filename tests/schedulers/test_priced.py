@@ -7,7 +7,7 @@ from pairs import EDGES, priority
 import fedwave as fw
 from fedwave.planning import backlog_tables
 from fedwave.planning.channel_statistics import channel_statistics
-from fedwave.planning.mass_reward import Reward
+from fedwave.planning.mass_objective import Reward
 from fedwave.planning.mass_tables import mass_tables
 from fedwave.schedulers import priced
 
@@ -46,6 +46,8 @@ def test_many_kinds_of_devices_are_read_from_tables(text, monkeypatch):
     got = priority(text, net, **fields)
     learnt = priority(f"{text}-bayes", net, theta=net.rates, **fields)
     np.testing.assert_allclose(got, learnt, rtol=1e-12)
+    other = priority(f"{text}-bayes", net, theta=net.rates[::-1], **fields)
+    assert not np.allclose(other, learnt, rtol=0.3)
 
 
 def test_the_price_is_that_of_the_slots_there_are_on_average():

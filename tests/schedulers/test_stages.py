@@ -71,20 +71,3 @@ def test_stages_are_those_of_the_rule_spelt_out(name, watched, rule, block, monk
     assert goes_on.any()
     assert not moved[goes_on].any()
     assert moved[~goes_on & (trace.beliefs["covered"][1:] > 0).all(axis=2)].all()
-
-
-@pytest.mark.parametrize("name", ["balsa", "balsa-po"])
-def test_max1_lets_each_stage_of_the_paper_network_last_one_round_longer(name):
-    chosen = fw.scheduler(name, stage_rule="max1")
-    trace = fw.simulate(fw.paper_network(), chosen, rounds=1000, instances=2, seed=1, beliefs=True)
-    for i in range(2):
-        starts = np.unique(trace.beliefs["stage_start"][:, i])
-        assert np.diff(starts).tolist() == list(range(2, len(starts) + 1))
-        # 2 + 3 + ... + (K + 1) reaches T at K = sqrt(2 T) less about one and a half.
-        assert abs(len(starts) - math.sqrt(2 * 1000)) < 2
-        assert (np.diff(trace.beliefs["theta"][:, i], axis=0) != 0).any(axis=1).sum() <= len(starts)
-
-
-def test_an_unknown_rule_is_refused_with_the_nearest_known_one():
-    with pytest.raises(fw.FedwaveError, match="stage_rule is 'per_device'; did you mean 'per-device'"):
-        fw.scheduler("balsa", stage_rule="per_device")

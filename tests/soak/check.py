@@ -112,8 +112,8 @@ class Bystander:
         self._before = self._state()
 
     def enter(self) -> None:
-        """Put the file into the run folder, if there is one."""
-        if self._foreign.parent.is_dir() and not self._foreign.exists():
+        """Put the file into the run folder, if there is one: a run begins only in a folder without files of others."""
+        if (self._foreign.parent / "run.json").exists() and not self._foreign.exists():
             self._foreign.write_text("a draft\n")
             self._before = self._state()
 

@@ -43,7 +43,6 @@ def test_the_papers_network(paper):
 def test_the_score_is_bounded_through_the_backlog(paper):
     net = fw.paper_network()
     assert score_bound(net) == pytest.approx(67 - 0.01 * paper.value, rel=1e-12)
-    assert score_bound(net) == pytest.approx(65.999, abs=0.001)
     assert score_bound(net.replace(gamma=0.0)) == 67
 
 
@@ -92,16 +91,6 @@ def test_sampled_gains_make_it_lower_and_the_error_larger():
     )
     assert sampled.value < sure.value < sampled.value + sampled.error
     assert sampled.error < 0.03 * sampled.value
-
-
-def test_devices_of_one_kind_are_solved_once():
-    few, many = fw.paper_network(), fw.paper_network()
-    columns = {name: np.tile(getattr(few.table, name), 400) for name in ("rate", "distance_m")}
-    many = fw.Network(devices=fw.DeviceTable(**columns), slots=2000)
-    assert many.size == 10_000
-    one, all_ = backlog_bound(few), backlog_bound(many)
-    assert all_.value == pytest.approx(400 * one.value, rel=1e-6)
-    assert all_.service.sum() == pytest.approx(400 * one.service.sum(), rel=0.01)
 
 
 def test_many_different_devices_find_a_good_price_from_a_sample(monkeypatch):
@@ -204,19 +193,13 @@ def test_the_mass_of_the_papers_network(paper_mass):
     assert float(paper_mass) == paper_mass.value
     assert len(repr(paper_mass)) < 80
     assert paper_mass.value == pytest.approx(3.69, abs=0.005)  # of the specification
+    capped = fw.mass_bound(fw.paper_network(), fw.aggregation.Lee(cap=2.0))
+    assert paper_mass.value == capped.value  # a cap is ignored, and the rule is "lee" unless it is given
     assert paper_mass.error < 1e-4
     assert paper_mass.mass.sum() + 5 * paper_mass.price == pytest.approx(paper_mass.value, rel=1e-9)
     assert paper_mass.service.shape == paper_mass.mass.shape == (25,)
     assert not paper_mass.service[:15].any()  # slow devices are not worth a slot
     assert (paper_mass.service[15:] > 0).all()
-
-
-def test_the_rule_is_a_name_or_an_object_and_lee_without_one(paper_mass):
-    net = fw.paper_network()
-    assert fw.mass_bound(net, "lee").value == paper_mass.value
-    assert fw.mass_bound(net, fw.aggregation.Lee(cap=2.0)).value == paper_mass.value  # a cap is ignored
-    other = fw.mass_bound(net, {"name": "constant", "beta": 0.5})
-    assert other.value == fw.mass_bound(net, fw.aggregation.Constant(0.5)).value > paper_mass.value
 
 
 @pytest.mark.parametrize("count, slots, beta", [(4, 1, 0.5), (6, 2, 0.9), (5, 5, 0.9), (12, 3, 0)])
@@ -234,9 +217,7 @@ def test_its_mass_is_exact_where_devices_take_turns(count, slots, beta):
     [
         ("lee:beta=0.001", 200, 12),
         ("constant:beta=0.9", 200, 12),
-        pytest.param("lee:beta=0.001", 800, 60, marks=pytest.mark.slow),
         pytest.param("constant:beta=0.5", 800, 60, marks=pytest.mark.slow),
-        pytest.param("constant:beta=0.9", 800, 60, marks=pytest.mark.slow),
         pytest.param("lee:beta=0.8", 800, 60, marks=pytest.mark.slow),
     ],
 )

@@ -5,7 +5,6 @@ import signal
 from types import FrameType
 
 __all__ = ["main"]
-_INTERRUPTED = 128 + 2  # by SIGINT
 
 
 def main() -> None:
@@ -17,12 +16,17 @@ def main() -> None:
 
     if usual:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    command()
+    try:
+        command()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(signal.getsignal(number)):
+                signal.signal(number, _leave)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """End the process while it imports: libraries print or swallow an exception that meets them then."""
+    """End the process while it imports or exits: libraries print or swallow an exception that meets them then."""
     try:
         os.write(2, b"fedwave: stopped.\n")
     finally:
-        os._exit(_INTERRUPTED)
+        os._exit(128 + number)

@@ -12,7 +12,7 @@ from fedwave.cli.run import execute, execute_and_show
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.outputs import comparison_of
+from fedwave.experiments.report.summary import comparison_of
 from fedwave.experiments.store.dataset import Results
 from fedwave.metrics import metric_names
 

@@ -14,18 +14,30 @@ from rich.table import Table
 
 from fedwave.cli.options import Printing
 from fedwave.cli.terminal import OutputFailed, PlainConsole
-from fedwave.experiments.analysis.labels import NARROW, axis_label, meanings, sentences
+from fedwave.experiments.analysis.captions import dataset_of, field_name, is_synthetic, sentences
 from fedwave.experiments.analysis.statistics import Estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.report.comparison import Comparison
-from fedwave.experiments.report.learning import dataset_of, is_synthetic
-from fedwave.experiments.report.outputs import comparison_of, interval_note, note_of, summary, title_of, write_results
+from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.report.summary import comparison_of, interval_note, note_of, summary, title_of
 from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.lock import writing_outputs
 from fedwave.experiments.store.output_names import with_endings
 from fedwave.files.writing import json_text, write_csv, write_json, write_text
 
+# Heading, factor, decimals, unit and meaning of metrics in a narrow table.
+NARROW: dict[str, tuple[str, int, int, str, str]] = {
+    "score": ("score", 1, 2, "", ""),
+    "backlog": ("backlog", 1, 1, "", "Backlog: shards that wait."),
+    "delivered_share": ("delivered", 100, 1, "%", "Delivered: share of the shards."),
+    "jain": ("Jain", 1, 2, "", "Jain: fairness of uploads."),
+    "mean_age": ("age", 1, 1, "", "Age: rounds since a device's last delivery."),
+    "worst_age": ("worst", 1, 0, "", "Worst: the largest age."),
+    "accuracy": ("accuracy", 1, 4, "", "Accuracy: on test images, after the last round."),
+    "loss": ("loss", 1, 3, "", "Loss: on training images."),
+    "spikes": ("spikes", 1, 1, "", "Spikes: rounds whose loss jumps up."),
+}
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter
 _NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show
 _WIDTH = 100  # of what is not printed on a terminal
@@ -168,7 +180,7 @@ def result_tables(results: Results, name: str | None = None) -> list[Table]:
     compared = [([str(value) for value in point.where.values()], comparison_of(point)) for point in results.points]
     if name is None and how.task is not None and not how.sweep:
         name = f"SYNTHETIC DATA (no {dataset_of(how)})" if is_synthetic(how) else dataset_of(how)
-    axes = [axis_label(axis) for axis in how.sweep]
+    axes = [field_name(axis) for axis in how.sweep]
     return comparison_tables(compared, axes, title_of(results, name), note_of(results))
 
 
@@ -199,7 +211,7 @@ def comparison_tables(
     values = zip(_headings(equal), _cells(last, last.base, equal), strict=True)
     same = f"Equal for all: {', '.join(map(' '.join, values))}." if equal else ""
     intervals = interval_note(*(found for _, found in compared), metrics=shown)
-    tables[-1].caption = sentences(same, intervals, meanings(shown), note)
+    tables[-1].caption = sentences(same, intervals, *(NARROW[name][-1] for name in shown if name in NARROW), note)
     return tables
 
 

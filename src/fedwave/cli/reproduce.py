@@ -127,7 +127,7 @@ def _write(folder: Path, figures: Mapping[str, Any]) -> list[Path]:
 
 
 def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool) -> None:
-    from fedwave.experiments.analysis.labels import title
+    from fedwave.experiments.analysis.captions import title
     from fedwave.experiments.config.build import network_of
     from fedwave.paper import reproduce_theory as theory
 

@@ -17,14 +17,12 @@ import numpy as np
 import fedwave as fw
 from fedwave.paper import Floats
 from fedwave.paper.convergence import convergence, with_different_data
-from fedwave.paper.convergence_figure import convergence_figure
 from fedwave.paper.convergence_problem import ConvergenceSetting
 from fedwave.paper.regret import RegretSetting, greedy_priority, regret
-from fedwave.paper.regret_figure import regret_figure
+from fedwave.paper.theory_figures import convergence_figure, gap_figure, regret_figure, times_figure
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 _TOLERANCE = 1e-5  # of a backlog in the map, which shows a tenth of a percent
 # Rates of the second device, and equally likely success probabilities.
@@ -83,25 +81,6 @@ def two_devices(rates: Sequence[float], levels: Sequence[Sequence[float]]) -> tu
     return found[0], found[1]
 
 
-def gap_figure(rates: Sequence[float], levels: Sequence[Sequence[float]], gap: Floats) -> Figure:
-    """A map: the rate of the second device to the right, the channel upwards, the gap as colour and number."""
-    figure, (axes,) = fw.figures.figure_with(1, 1, (8.4, 5.0))
-    percent = 100 * gap
-    image = axes.imshow(percent, origin="lower", cmap="YlOrBr", vmin=0, aspect="auto")
-    for (i, j), value in np.ndenumerate(percent):
-        colour = "white" if value > 0.6 * percent.max() else "0.15"
-        axes.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8, color=colour)
-    axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-    axes.set_yticks(range(len(levels)), [" or ".join(f"{p:g}" for p in chances) for chances in levels])
-    axes.set_xlabel("Rate of the second device (the first has 1)")
-    axes.set_ylabel("Success probability, equally likely")
-    axes.set_title("Greedy's backlog above the optimum, %", loc="left", fontsize=10)
-    figure.colorbar(image, ax=axes, label="%")
-    note = "U = 2, W = 1, Poisson arrivals; both exact (relative value iteration)."
-    figure.supxlabel(note, fontsize=8, color="0.35")
-    return figure
-
-
 def _gaps(quick: bool) -> Files:
     rates, levels = _FEW if quick else _MANY
     optimal, greedy = two_devices(rates, levels)
@@ -148,25 +127,6 @@ def decision_times(names: Sequence[str], sizes: Sequence[int], rounds: int = 12,
     return found
 
 
-def times_figure(times: Times) -> Figure:
-    """The complexity table measured: seconds of a decision against U, first and later ones."""
-    figure, (left, right) = fw.figures.figure_with(1, 2, (10, 4.6))
-    names = list(dict.fromkeys(name for name, _ in times))
-    looks = fw.figures.styles(names)
-    titles = ("(a) A decision, per instance", "(b) The first one, with what is solved before")
-    for axis, title, which in ((left, titles[0], 1), (right, titles[1], 0)):
-        for name in names:
-            mine = {size: seconds[which] for (scheduler, size), seconds in times.items() if scheduler == name}
-            look = {**looks[name], "label": fw.figures.name_of(name)}
-            axis.plot(list(mine), list(mine.values()), ms=3.5, lw=1.2, **look)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        fw.figures.label_panel(axis, title, "Devices U", "Seconds")
-        fw.figures.plain_numbers(axis.xaxis)
-    note = "One core. A line that ends: the scheduler refuses larger networks."
-    return fw.figures.finish(figure, left, "Random networks, W = U / 5, γ = 0.01", note)
-
-
 def _times(quick: bool) -> Files:
     times = decision_times(TIMED, (2, 3, 10, 100, 1000) if quick else (2, 3, 5, 10, 25, 100, 1000, 10_000))
     rows = [[name, size, f"{first:.6g}", f"{later:.6g}"] for (name, size), (first, later) in times.items()]
@@ -202,10 +162,6 @@ PARTS: dict[str, Callable[[bool], Files]] = {
     "regret": _regret,
     "convergence": _convergence,
 }
-FILES = frozenset(
-    {
-        *(f"{name}.{ending}" for name in ("gap", "times", "regret", "convergence") for ending in ("png", "svg", "csv")),
-        *(f"backlogs.{ending}" for ending in ("md", "tex", "json")),
-        "regret.json",
-    }
-)
+_FIGURES = ("gap", "times", "regret", "convergence")
+FILES = {*_FIGURES, *(f"{name}.csv" for name in _FIGURES), "regret.json"}
+FILES |= {f"backlogs.{ending}" for ending in ("md", "tex", "json")}

@@ -25,47 +25,37 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0
 def section_figure(found: Sequence[Compact]) -> Figure:
     """Scores above, then a column for MNIST and one for CIFAR-10; what is not there leaves its place empty."""
     figure, axes = fw.figures.figure_with(7, 2, _A4)
-    first = {kind: several[0] for kind, several in on_page(found).items()}
-    scores = first["score"].scores if "score" in first else None
-    notes = [] if scores is None else [f"Fig. 2: {scores.title}. {scores.caption}"]
-    _draw_scores(axes[0], axes[1], scores)
-    trained = []
+    shown = {kind: several[0] for kind, several in on_page(found).items()}
+    notes, drawn = [], dict[str, None]()  # what was run, and once what its bands are
+    if "score" in shown and (scores := shown["score"].scores) is not None:
+        _draw_scores(axes[0], axes[1], scores)
+        notes.append(f"Fig. 2: {scores.title}.")
+        drawn[scores.caption] = None
     for column, (dataset, name) in enumerate(_DATASETS.items()):
-        own, learnt = axes[2 + column :: 2], first[dataset].learnt if dataset in first else None
-        if learnt is None:
-            for axis in own:
-                _leave_empty(axis, f"no results of {name} here")
-        else:
-            _draw_learning(own, learnt, name)
-            trained.append(learnt)
-            notes.append(_about(learnt, name))
-    notes = _shared_last(notes)
-    if trained:
+        if dataset in shown and (learnt := shown[dataset].learnt) is not None:
+            _draw_learning(axes[2 + column :: 2], learnt, name)
+            text = learnt.caption.replace("\n", " ").replace(f"{learnt.dataset}: ", "")
+            notes.append(f"{name}: {fw.figures.title(learnt.data)}; {text}")
+            drawn[fw.figures.how_drawn(learnt.data.sizes["instance"])] = None
+    for axis in axes:
+        if not axis.has_data():
+            axis.set_axis_off()
+            axis.text(0.5, 0.5, "no results here", transform=axis.transAxes, ha="center", va="center", color="0.4")
+    notes.append(fw.figures.sentences(*drawn))
+    if any(one.learnt is not None for one in shown.values()):
         notes.append(
-            "Fig. 5: an instance that never reaches a target is left out of its mean (k never); no point: none does. "
-            "Points of the shares are shifted sideways to be seen."
+            "Fig. 5, rounds required: hollow where some instances never reach a target, and are left out of the mean; "
+            "no point: none does. Points of the shares are shifted sideways to be seen."
         )
     _restyle(axes)
     _add_legend(figure, axes)
     text = "\n".join(fw.figures.wrapped(note, 1.12 * _A4[0]) for note in notes)
-    colour = "#B00020" if any(learnt.synthetic for learnt in trained) else "0.25"
+    colour = "#B00020" if any(one.learnt is not None and one.learnt.synthetic for one in shown.values()) else "0.25"
     figure.supxlabel(text, fontsize=_SMALL, color=colour, x=0.02, ha="left")
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.set(h_pad=0.02, w_pad=0.05, hspace=0.01, wspace=0.02)  # type: ignore[call-arg]
     return figure
-
-
-def _shared_last(notes: list[str]) -> list[str]:
-    """Makes a sentence that all notes end with a note of its own.
-
-    >>> _shared_last(["MNIST: 50. Bands: 95 %.", "CIFAR-10: 16. Bands: 95 %."])
-    ['MNIST: 50.', 'CIFAR-10: 16.', 'Bands: 95 %.']
-    """
-    last = notes[0].rsplit(". ", 1)[-1] if notes else ""
-    if len(notes) < 2 or not all(note.endswith(f". {last}") for note in notes):
-        return notes
-    return [*(note.removesuffix(f" {last}") for note in notes), last]
 
 
 def on_page(found: Sequence[Compact]) -> dict[str, list[Compact]]:
@@ -77,15 +67,10 @@ def on_page(found: Sequence[Compact]) -> dict[str, list[Compact]]:
     return kinds
 
 
-def _draw_scores(left: Axes, right: Axes, scores: fw.figures.Scores | None) -> None:
-    if scores is None:
-        for axis in (left, right):
-            _leave_empty(axis, "no scores here")
-        return
+def _draw_scores(left: Axes, right: Axes, scores: fw.figures.Scores) -> None:
     looks = fw.figures.styles(list(scores.bands))
-    found = {label: scores.bands[label] for label in fw.figures.paper_schedulers(scores) or scores.bands}
-    window = fw.figures.window_of(scores.rounds)
-    fw.figures.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
+    found = {label: scores.bands[label] for label in scores.of_paper or scores.bands}
+    fw.figures.label_panel(left, f"Fig. 2  Score, mean of {scores.window} rounds", "Round", "Score")
     fw.figures.draw_recent(left, found, looks)
     base = fw.figures.name_of(scores.base)
     heading = f"Fig. 2  Mean score so far, less that of {base} (paired)"
@@ -110,8 +95,6 @@ def _draw_learning(axes: Sequence[Axes], learnt: fw.figures.Learning, name: str)
         _frame_accuracy(accuracy, learnt)
     share, needed = axes[4:]
     if not learnt.targets:
-        for axis in (share, needed):
-            _leave_empty(axis, f"{name} has no targets")
         return
     x = "Target accuracy"
     fw.figures.label_panel(share, f"Fig. 5  {name}: final accuracy above the target", x, "Share")
@@ -138,17 +121,6 @@ def _frame_accuracy(axis: Axes, learnt: fw.figures.Learning) -> None:
         axis.set_ylim(bottom=max(0.0, float(np.nanmin(ends)) - 0.15))
 
 
-def _about(learnt: fw.figures.Learning, name: str) -> str:
-    drawn = fw.figures.how_drawn(learnt.data.sizes["instance"])
-    text = learnt.caption.replace("\n", " ").replace(f"{learnt.dataset}: ", "")
-    return fw.figures.sentences(f"{name}: {fw.figures.title(learnt.data)};", text, drawn)
-
-
-def _leave_empty(axis: Axes, text: str) -> None:
-    axis.set_axis_off()
-    axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color="0.4")
-
-
 def _named_lines(axes: Sequence[Axes]) -> list[tuple[str, Line2D]]:
     """Lines that have a name, by it and without what is in brackets: spikes or instances that diverged; Bench first."""
     found = [(str(line.get_label()).split(" (")[0], line) for axis in axes for line in axis.get_lines()]
@@ -163,7 +135,6 @@ def _restyle(axes: Sequence[Axes]) -> None:
     for name, line in named:
         line.set_linestyle(_DASHES[order.index(name) % len(_DASHES)])
         line.set_markerfacecolor("white")
-        line.set_markersize(3.5)
     for axis in axes:
         axis.set_title(axis.get_title(loc="left"), loc="left", fontsize=_MIDDLE, pad=3)
         axis.tick_params(labelsize=_SMALL, length=2, pad=1.5)
@@ -171,6 +142,7 @@ def _restyle(axes: Sequence[Axes]) -> None:
             text.set_fontsize(_SMALL)
         axis.xaxis.labelpad = axis.yaxis.labelpad = 1
         for line in axis.get_lines():
+            line.set_markersize(3.5)
             line.set_linewidth(min(float(line.get_linewidth()), 1.1))
 
 

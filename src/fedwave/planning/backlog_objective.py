@@ -17,7 +17,6 @@ makes v and g too low, never too high.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from fedwave.memory import check_memory
 from fedwave.planning.channel_levels import Levels
 from fedwave.planning.interpolation import divide_counts
 from fedwave.planning.price_search import ArrivalChances, DeviceClasses, Objective, best_price
-from fedwave.planning.renewal_solver import Solutions, iterate_policy, solve_in_batches
+from fedwave.planning.renewal_solver import Fields, Solutions, iterate_policy, solve_in_batches
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 _LARGEST = 1 << 16  # lattice points
@@ -39,31 +38,23 @@ _SAMPLE = 400  # with many classes of devices, about this many give a first esti
 class BacklogEffort:
     """How accurately a problem is solved."""
 
-    FINE: ClassVar[BacklogEffort]
-    MEDIUM: ClassVar[BacklogEffort]
-    COARSE: ClassVar[BacklogEffort]
-
     tail: float  # probability of more arrivals in a round than are modelled
     points: int  # lattice points; if more were needed, the unit of the backlog grows instead
     error: float  # relative error of g from cutting n off; above it, the lattice is doubled
     saving: float  # relative saving in C below which policy iteration stops
 
 
-BacklogEffort.FINE = BacklogEffort(tail=1e-12, points=2048, error=1e-7, saving=1e-12)
-BacklogEffort.MEDIUM = BacklogEffort(tail=1e-8, points=256, error=1e-3, saving=1e-8)
-BacklogEffort.COARSE = BacklogEffort(tail=1e-5, points=96, error=np.inf, saving=1e-3)
+FINE_BACKLOG = BacklogEffort(tail=1e-12, points=2048, error=1e-7, saving=1e-12)
+MEDIUM_BACKLOG = BacklogEffort(tail=1e-8, points=256, error=1e-3, saving=1e-8)
+COARSE_BACKLOG = BacklogEffort(tail=1e-5, points=96, error=np.inf, saving=1e-3)
 
 
 @dataclass(frozen=True, eq=False)
 class BacklogSolutions(Solutions):
-    """C and v at lattice points 0, 1, ..., ``unit`` shards apart, and linear between them."""
+    """``cost`` is at most ``error`` too low; ``worth`` is C at points ``unit`` shards apart, linear between them."""
 
-    over_states: ClassVar[tuple[str, ...]] = ("worth", "value")
-
-    cost: FloatArray  # [B] g, at most ``error`` too low
     unit: FloatArray  # [B]
     slope: FloatArray  # [B] of C beyond the last point
-    value: FloatArray  # v
 
     def worth_at(self, which: IntArray, state: Array) -> FloatArray:
         """C of problems ``which`` at these backlogs; the two are broadcast."""
@@ -87,15 +78,12 @@ class BacklogObjective(Objective[BacklogSolutions]):
     """
 
     hidden: bool = False
-    effort: BacklogEffort = BacklogEffort.FINE
+    effort: BacklogEffort = FINE_BACKLOG
 
     def solve_classes(self, classes: DeviceClasses, levels: Levels, price: float) -> BacklogSolutions:
         prices = np.full(classes.row.size, price)
         chances = None if self.hidden else classes.chances
         return solve_backlog(levels, classes.row, classes.theta, prices, chances, self.effort)
-
-    def cost(self, classes: DeviceClasses, solutions: BacklogSolutions) -> FloatArray:
-        return solutions.cost
 
     def first_guess(self, classes: DeviceClasses, slots: float, levels: Levels) -> tuple[float, float]:
         if classes.theta.size > 2 * _SAMPLE:
@@ -114,7 +102,7 @@ def solve_backlog(
     theta: FloatArray,
     price: FloatArray,
     chances: ArrivalChances | None,
-    effort: BacklogEffort = BacklogEffort.FINE,
+    effort: BacklogEffort = FINE_BACKLOG,
 ) -> BacklogSolutions:
     """Solve problems with channels ``row``, rates ``theta`` > 0 and prices, each ``[B]``.
 
@@ -126,12 +114,12 @@ def solve_backlog(
     def cut(which: IntArray, size: IntArray) -> list[IntArray]:
         return _batches_by_size(which, size, most / unit)
 
-    def improve(batch: IntArray, size: int) -> tuple[BacklogSolutions, BoolArray]:
+    def improve(batch: IntArray, size: int) -> tuple[Fields, BoolArray]:
         steps = _arrival_steps(chances, theta[batch], unit[batch], most[batch])
         found = _on_lattice(levels, row[batch], theta[batch], price[batch], steps, unit[batch], size, effort.saving)
-        return found, found.error > effort.error * np.maximum(found.cost, 1e-9)
+        return found, found["error"] > effort.error * np.maximum(found["cost"], 1e-9)
 
-    return solve_in_batches(points, cut, improve, 2, _LARGEST)
+    return BacklogSolutions(**solve_in_batches(points, cut, improve, 2, _LARGEST))
 
 
 def _lattice(
@@ -178,7 +166,7 @@ def _on_lattice(
     unit: FloatArray,
     size: int,
     saving: float,
-) -> BacklogSolutions:
+) -> Fields:
     """Policy iteration on ``size + 1`` points, from a policy that transmits at about the right backlog."""
     held = np.arange(size + 1)[:, None] * unit + theta  # n + theta
     mean = levels.mean[row]
@@ -196,17 +184,14 @@ def _on_lattice(
     early = size // 4
     steepest = (found.value[early] - found.value[early - 1]) / unit - slope
     error = found.left + np.maximum(steepest, 0.0) * found.sums[0, 3] / found.sums[0, 2]
-    return BacklogSolutions(
-        service=found.sums[0, 1] / found.sums[0, 2],
-        error=np.where(found.stuck, np.inf, error),
-        length=np.full(theta.size, size + 1),
-        start=np.arange(theta.size) * (size + 1),
-        worth=found.worth.T.ravel(),
-        cost=found.cost - found.left,
-        unit=unit,
-        slope=1 / mean,
-        value=found.value[: size + 1].T.ravel(),
-    )
+    return {
+        "service": found.sums[0, 1] / found.sums[0, 2],
+        "error": np.where(found.stuck, np.inf, error),
+        "worth": found.worth,
+        "cost": found.cost - found.left,
+        "unit": unit,
+        "slope": 1 / mean,
+    }
 
 
 def _sums_to_next_upload(

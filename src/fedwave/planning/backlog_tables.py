@@ -20,6 +20,8 @@ from functools import lru_cache
 import numpy as np
 
 from fedwave.planning.backlog_objective import (
+    COARSE_BACKLOG,
+    MEDIUM_BACKLOG,
     BacklogEffort,
     BacklogObjective,
     arrivals_at_most,
@@ -78,7 +80,7 @@ class BacklogTables(WorthTables):
 
 
 def tabulated_backlog(
-    objective: BacklogObjective, statistics: ChannelStatistics, devices: bytes, classes: DeviceClasses, slots: float
+    objective: BacklogObjective, statistics: ChannelStatistics, classes: DeviceClasses, rates: FloatArray, slots: float
 ) -> Callable[[IntArray], FloatArray] | None:
     """C at backlogs ``[I, U]`` and the price at which the devices use the slots; None beyond the tables."""
     if classes.theta.max() > _RATES.last:
@@ -145,7 +147,7 @@ def _solved(
     channel: IntArray,
     theta: FloatArray,
     chances: ArrivalChances | None,
-    effort: BacklogEffort = BacklogEffort.COARSE,
+    effort: BacklogEffort = COARSE_BACKLOG,
     prices: Axis = _PRICES,
     loads: Axis = _LOADS,
 ) -> tuple[FloatArray, FloatArray]:
@@ -195,19 +197,19 @@ def whittle_tables(statistics: ChannelStatistics) -> WhittleTables:
 
 
 @lru_cache(maxsize=8)
-def known_whittle_tables(statistics: ChannelStatistics, devices: bytes) -> tuple[IntArray, WhittleTables]:
+def known_whittle_tables(statistics: ChannelStatistics, rates: bytes) -> tuple[IntArray, WhittleTables]:
     """Tables solved for each class of devices, and the row of each device; -1 for a device without arrivals."""
-    classes = statistics.device_classes(devices)
+    classes = statistics.classes(np.frombuffer(rates))
     if not classes.theta.size:
         return classes.of_device, WhittleTables(np.zeros((1, _STEPS, _LOADS.count)), _LOADS)
     if classes.theta.size > MANY_CLASSES:
-        row = backlog_tables(statistics).row[statistics.channels_and_rates(devices)[0]]
+        row = backlog_tables(statistics).row[statistics.channel]
         return np.where(classes.of_device >= 0, row, -1), whittle_tables(statistics)
-    classes, levels = statistics.classes_and_levels(devices)
+    levels = statistics.levels_of(classes)
     if classes.theta.size > _FEW_CLASSES:
         worth, _ = _solved(levels, classes.row, classes.theta, statistics.chances)
         return classes.of_device, WhittleTables(_log_index(worth, _PRICES), _LOADS)
-    effort = BacklogEffort.MEDIUM
+    effort = MEDIUM_BACKLOG
     worth, _ = _solved(levels, classes.row, classes.theta, statistics.chances, effort, _FINE_PRICES, _FINE_LOADS)
     return classes.of_device, WhittleTables(_log_index(worth, _FINE_PRICES), _FINE_LOADS)
 

@@ -27,7 +27,7 @@ _LEAST_SUCCESS = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class ChannelStatistics:
-    """Channels and arrivals of the coming rounds; which device has which channel is not compared."""
+    """Channels and arrivals of the coming rounds."""
 
     planning: Planning
     mean_snr: FloatArray  # [S] different ones, rising
@@ -58,24 +58,13 @@ class ChannelStatistics:
         raised = np.concatenate([success, np.ones(missing.shape)], axis=1)
         return spread_levels(raised, _CELLS, np.concatenate([weights, missing], axis=1))
 
-    def devices(self, rates: FloatArray) -> bytes:
-        """Mean SNR and rate of every device in a form that can be hashed."""
-        return np.stack([self.mean_snr[self.channel], rates]).tobytes()
+    def classes(self, rates: FloatArray) -> DeviceClasses:
+        """The different devices, at these rates ``[U]``."""
+        return DeviceClasses.among(self.mean_snr[self.channel], rates, self.chances)
 
-    def channels_and_rates(self, devices: bytes) -> tuple[IntArray, FloatArray]:
-        """The channel and the rate of each device, ``[U]``."""
-        mean_snr, rates = np.frombuffer(devices).reshape(2, -1)
-        return np.searchsorted(self.mean_snr, mean_snr), rates
-
-    def device_classes(self, devices: bytes) -> DeviceClasses:
-        """The different devices."""
-        mean_snr, rates = np.frombuffer(devices).reshape(2, -1)
-        return DeviceClasses.among(mean_snr, rates, self.chances)
-
-    def classes_and_levels(self, devices: bytes) -> tuple[DeviceClasses, Levels]:
-        """The different devices and the levels of their channels."""
-        classes = self.device_classes(devices)
-        return classes, self.levels.select(np.searchsorted(self.mean_snr, classes.mean_snr))
+    def levels_of(self, classes: DeviceClasses) -> Levels:
+        """The levels of the channels of these classes."""
+        return self.levels.select(np.searchsorted(self.mean_snr, classes.mean_snr))
 
 
 @lru_cache(maxsize=32)
@@ -86,7 +75,7 @@ def channel_statistics(planning: Planning) -> ChannelStatistics:
     some = np.linspace(0, mean_snr.size - 1, min(mean_snr.size, _COMPARED)).astype(np.int64)
     success = _success(planning, mean_snr[some])
     digest = blake2b(digest_size=16)
-    for part in (mean_snr, success, planning.arrival_chances(_PROBES, 256)):
+    for part in (planning.mean_snr, success, planning.arrival_chances(_PROBES, 256)):
         digest.update(np.ascontiguousarray(part).tobytes())
     return ChannelStatistics(planning, mean_snr, digest.digest(), channel)
 

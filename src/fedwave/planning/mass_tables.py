@@ -18,8 +18,7 @@ import numpy as np
 
 from fedwave.planning.channel_statistics import ChannelStatistics
 from fedwave.planning.interpolation import WorthTables, channel_nodes, device_weights, interpolate, split_coordinate
-from fedwave.planning.mass_objective import MassEffort, MassObjective, solve_mass
-from fedwave.planning.mass_reward import Reward
+from fedwave.planning.mass_objective import COARSE_MASS, MassObjective, Reward, solve_mass
 from fedwave.planning.price_search import DeviceClasses
 from fedwave.types import Array, FloatArray, IntArray
 
@@ -76,12 +75,11 @@ class MassTables(WorthTables):
 
 
 def tabulated_mass(
-    objective: MassObjective, statistics: ChannelStatistics, devices: bytes, classes: DeviceClasses, slots: float
+    objective: MassObjective, statistics: ChannelStatistics, classes: DeviceClasses, rates: FloatArray, slots: float
 ) -> Callable[[IntArray], FloatArray]:
     """k (rho(d) - h(d + 1)) at delays ``[I, U]`` and the price at which the devices use the slots."""
     tables = mass_tables(statistics, objective.reward)
-    channel, rates = statistics.channels_and_rates(devices)
-    row = tables.row[channel]
+    row = tables.row[statistics.channel]
     return partial(tables.worth_at, row, rates[None], tables.price(row, rates[None], np.array([slots])))
 
 
@@ -95,8 +93,8 @@ def mass_tables(statistics: ChannelStatistics, reward: Reward) -> MassTables:
     count = max(int(np.ceil(np.log(most / least) / np.log(_RATIO))), 1) + 1
     price = least * _RATIO ** np.arange(count)
     which = np.repeat(np.arange(nodes.size), count)
-    found = solve_mass(statistics.channel_levels(nodes), which, np.tile(price, nodes.size), reward, MassEffort.COARSE)
-    worth = found.worth_at(np.arange(found.mass.size)[:, None], _DELAYS)
+    found = solve_mass(statistics.channel_levels(nodes), which, np.tile(price, nodes.size), reward, COARSE_MASS)
+    worth = found.worth_at(np.arange(found.cost.size)[:, None], _DELAYS)
     worth = np.tensordot(mix, worth.reshape(nodes.size, count, -1), axes=1)
     service = np.tensordot(mix, found.service.reshape(nodes.size, count), axes=1)
     return MassTables(row, np.ascontiguousarray(worth), np.ascontiguousarray(service), least)

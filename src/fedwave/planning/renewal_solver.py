@@ -12,10 +12,9 @@ iteration, the batches, longer grids for problems whose grid is too short, and t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,46 +25,38 @@ _MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make
 
 
 @dataclass(frozen=True, eq=False)
-class Solutions(ABC):
-    """Solutions of B problems.
-
-    Arrays over states hold all solutions one after the other: solution b has ``length[b]`` states from ``start[b]`` on.
-    """
-
-    over_states: ClassVar[tuple[str, ...]] = ("worth",)
+class Solutions:
+    """Solutions of B problems; ``joined`` makes the fields."""
 
     service: FloatArray  # [B] transmissions per round
     error: FloatArray  # [B] by how much the optimum may be off because the largest states are cut off
-    length: IntArray  # [B]
-    start: IntArray  # [B]
-    worth: FloatArray  # what a successful upload is worth in each state
+    cost: FloatArray  # [B] g
+    worth: FloatArray  # what a successful upload is worth in each state, all problems one after the other
+    start: IntArray  # [B] place of the problem's first state in ``worth``
+    length: IntArray  # [B] number of its states
 
-    @abstractmethod
     def worth_at(self, which: IntArray, state: Array) -> FloatArray:
-        """The worth in problems ``which`` at these states; the two are broadcast."""
+        """The worth in problems ``which`` at these states, delays 1, 2, ... unless overridden; the two are broadcast.
+
+        Beyond the last state it is that of the last.
+        """
+        return self.worth[self.start[which] + np.minimum(state, self.length[which]) - 1]
 
     def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray:
         """The worth of devices of classes ``which`` with these rates, ``[U]``, at states ``[I, U]``."""
         return self.worth_at(which, state)
 
-    def select(self: SolutionsT, which: BoolArray | IntArray) -> SolutionsT:
-        """Some of the problems, in the given order."""
-        chosen = np.arange(self.start.size)[which]
-        length = self.length[chosen]
-        start = np.cumsum(length) - length
-        states = np.repeat(self.start[chosen] - start, length) + np.arange(length.sum())
-        arrays = {name: array[states if name in self.over_states else chosen] for name, array in _arrays(self)}
-        return replace(self, **(arrays | {"start": start}))
-
 
 SolutionsT = TypeVar("SolutionsT", bound=Solutions)
+# The fields of solutions by name, with the problem on the last axis: ``worth`` is [N, B], the others are [B].
+Fields = dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
 class IteratedPolicy:
     """Where policy iteration has stopped; N states and B problems."""
 
-    sums: FloatArray  # [N, 4, B] of the last policy that was evaluated
+    sums: FloatArray  # [N, 3 or 4, B] of the last policy that was evaluated
     cost: FloatArray  # [B] its g
     value: FloatArray  # [N, B] its v
     worth: FloatArray  # [N, B]
@@ -87,10 +78,11 @@ def iterate_policy(
     """Policy iteration for problems with channels ``row`` and prices ``[B]``, from the policy of a guessed worth.
 
     ``evaluate(share, gain)``: from every state to the next successful upload the expected sums of the cost without
-    the price, of transmissions, of rounds, and of a fourth quantity, ``[N, 4, B]``, under the policy that transmits
-    with probability ``share`` and succeeds with ``gain``, ``[N, B]`` each. ``worth_after(v)``: the worth in every
-    state. It stops where no state saves more than ``saving(worth)``. A stuck problem must still transmit in
-    its largest state: with ``last_state_keeps`` it repeats its last action there, else it always transmits.
+    the price, of transmissions and of rounds, ``[N, 3, B]``, under the policy that transmits with probability
+    ``share`` and succeeds with ``gain``, ``[N, B]`` each. A fourth sum of the objective's own may follow.
+    ``worth_after(v)``: the worth in every state. It stops where no state saves more than ``saving(worth)``. A stuck
+    problem must still transmit in its largest state: with ``last_state_keeps`` it repeats its last action there, else
+    it always transmits.
     """
     always = levels.above(row, np.zeros(row.size), np.ones(row.size))
     share, gain, stuck = _policy(levels, row, price, worth, always)
@@ -127,16 +119,16 @@ def _policy(
 def solve_in_batches(
     states: IntArray,
     cut: Callable[[IntArray, IntArray], list[IntArray]],
-    solve: Callable[[IntArray, int], tuple[SolutionsT, BoolArray]],
+    solve: Callable[[IntArray, int], tuple[Fields, BoolArray]],
     growth: int,
     most: int,
-) -> SolutionsT:
+) -> Fields:
     """Solve problems that begin with ``states`` ``[B]`` each; where that is too few, with ``growth`` times as many.
 
     ``cut(which, states)`` divides problems into batches. ``solve(batch, size)`` solves a batch with ``size`` states
-    each and says which problems need more; they get at most ``most``.
+    each and says which problems need more; they get at most ``most``. Returns the fields of Solutions.
     """
-    parts: list[tuple[IntArray, SolutionsT]] = []
+    parts, places = [], []
     unsolved = np.arange(states.size)
     while unsolved.size:
         again = []
@@ -144,22 +136,18 @@ def solve_in_batches(
             size = int(states[batch].max())
             found, poor = solve(batch, size)
             poor = poor & (growth * size <= most)
-            parts.append((batch[~poor], found.select(~poor)))
+            parts.append({name: values[..., ~poor] for name, values in found.items()})
+            places.append(batch[~poor])
             again.append(batch[poor])
             states[batch[poor]] = growth * size
         unsolved = np.concatenate(again)
-    return _joined(parts)
+    return joined(parts, np.argsort(np.concatenate(places)))
 
 
-def _joined(parts: list[tuple[IntArray, SolutionsT]]) -> SolutionsT:
-    """One record from several, each with the places of its problems."""
-    places, records = [where for where, _ in parts], [found for _, found in parts]
-    arrays = {name: np.concatenate([getattr(one, name) for one in records]) for name, _ in _arrays(records[0])}
-    offsets = np.cumsum([0, *(one.worth.size for one in records[:-1])])
-    start = np.concatenate([one.start + offset for one, offset in zip(records, offsets, strict=True)])
-    return replace(records[0], **(arrays | {"start": start})).select(np.argsort(np.concatenate(places)))
-
-
-def _arrays(record: Solutions) -> list[tuple[str, Array]]:
-    named: list[tuple[str, Any]] = [(one.name, getattr(record, one.name)) for one in fields(record)]
-    return [(name, value) for name, value in named if isinstance(value, np.ndarray)]
+def joined(parts: list[Fields], order: IntArray | slice = slice(None)) -> Fields:
+    """The fields of Solutions from those of each batch; ``order`` is that of the problems."""
+    length = np.concatenate([np.full(one["service"].size, len(one["worth"])) for one in parts])
+    numbers = {name: np.concatenate([one[name] for one in parts]) for name in parts[0] if name != "worth"}
+    numbers |= {"length": length, "start": np.cumsum(length) - length}
+    worth = np.concatenate([one["worth"].T.ravel() for one in parts])
+    return {"worth": worth} | {name: values[order] for name, values in numbers.items()}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.planning.backlog_objective import BacklogEffort, BacklogObjective
+from fedwave.planning.backlog_objective import MEDIUM_BACKLOG, BacklogObjective
 from fedwave.planning.backlog_tables import (
     averaged_backlog_tables,
     backlog_scale,
@@ -41,7 +41,7 @@ class SavedWaiting(PricedIndex):
 
     average: bool = True
 
-    objective = BacklogObjective(effort=BacklogEffort.MEDIUM)
+    objective = BacklogObjective(effort=MEDIUM_BACKLOG)
     many_classes = tabulated_backlog
     needs = frozenset({"backlog", "statistics"})
 
@@ -79,7 +79,7 @@ class IndifferencePrice(Index):
 
     def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         statistics = channel_statistics(seen.planning)
-        row, tables = known_whittle_tables(statistics, statistics.devices(rates))
+        row, tables = known_whittle_tables(statistics, rates.tobytes())
         index = tables.index_at(np.maximum(row, 0), rates, seen.success, seen.waiting)
         return np.where(row >= 0, index, 0.0)
 

@@ -25,8 +25,7 @@ import numpy as np
 from fedwave.aggregation import Aggregation, Lee, after_delivery
 from fedwave.errors import FedwaveError
 from fedwave.planning.channel_statistics import channel_statistics
-from fedwave.planning.mass_objective import MassEffort, MassObjective
-from fedwave.planning.mass_reward import Reward, long_run_shares, shared_mass
+from fedwave.planning.mass_objective import MEDIUM_MASS, MassObjective, Reward, long_run_shares, shared_mass
 from fedwave.planning.mass_tables import mass_tables, tabulated_mass
 from fedwave.schedulers.priced import PricedIndex, priority_from_tables
 from fedwave.schedulers.rates import Index, KnownRates, RatesFromBacklogs, RatesFromDeliveries, arrivals_of_last_round
@@ -125,7 +124,7 @@ class PlannedMass(PricedIndex, ExpectedMass):
 
     @property
     def objective(self) -> MassObjective:
-        return MassObjective(self.reward, MassEffort.MEDIUM)
+        return MassObjective(self.reward, MEDIUM_MASS)
 
     def device_state(self, seen: Observation) -> IntArray:
         return seen.delay

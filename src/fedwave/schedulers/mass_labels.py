@@ -23,7 +23,7 @@ import numpy as np
 
 from fedwave.aggregation import Aggregation
 from fedwave.errors import check_number
-from fedwave.planning.mass_reward import shared_mass
+from fedwave.planning.mass_objective import shared_mass
 from fedwave.schedulers.mass import ExpectedMass
 from fedwave.schedulers.rates import KnownRates, RatesFromDeliveries
 from fedwave.types import FloatArray, IntArray, Observation, Problem, State

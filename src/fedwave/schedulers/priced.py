@@ -21,8 +21,8 @@ from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, Sta
 
 # What an upload of each device is worth at states [I, U].
 Worth = Callable[[IntArray], FloatArray]
-# Reads the worth of many classes from tables: (objective, statistics, devices, classes, slots); None: solve instead.
-ManyClasses = Callable[[Any, ChannelStatistics, bytes, DeviceClasses, float], Worth | None]
+# Reads the worth of many classes from tables: (objective, statistics, classes, rates, slots); None: solve instead.
+ManyClasses = Callable[[Any, ChannelStatistics, DeviceClasses, FloatArray, float], Worth | None]
 
 
 class PricedIndex(Index):
@@ -65,10 +65,8 @@ class PricedIndex(Index):
 
     def _worth(self, rates: FloatArray, held: IntArray, slots: float, seen: Observation) -> FloatArray:
         """The worth of an upload at rates ``[U]`` and states ``[I, U]``; 0 for a device without arrivals."""
-        statistics = channel_statistics(seen.planning)
-        worth = _at_best_price(
-            self.objective, type(self).many_classes, statistics, statistics.devices(rates), float(slots)
-        )
+        statistics, many = channel_statistics(seen.planning), type(self).many_classes
+        worth = _at_best_price(self.objective, many, statistics, rates.tobytes(), float(slots))
         return np.where(rates > 0, worth(held), 0.0)
 
 
@@ -77,20 +75,20 @@ def _at_best_price(
     objective: Objective[Any],
     many_classes: ManyClasses | None,
     statistics: ChannelStatistics,
-    devices: bytes,
+    known: bytes,
     slots: float,
 ) -> Worth:
-    """The worth at the best price; without arrivals it may be anything."""
-    classes = statistics.device_classes(devices)
+    """The worth at the best price for ``known`` rates; without arrivals it may be anything."""
+    rates = np.frombuffer(known)
+    classes = statistics.classes(rates)
     if not classes.theta.size:
         return lambda held: np.zeros(held.shape)
     if many_classes is not None and classes.theta.size > MANY_CLASSES:
-        worth = many_classes(objective, statistics, devices, classes, slots)
+        worth = many_classes(objective, statistics, classes, rates, slots)
         if worth is not None:
             return worth
-    classes, levels = statistics.classes_and_levels(devices)
-    solutions = best_price(objective, classes, slots, levels).solutions
-    return partial(solutions.device_worth, np.maximum(classes.of_device, 0), statistics.channels_and_rates(devices)[1])
+    solutions = best_price(objective, classes, slots, statistics.levels_of(classes)).solutions
+    return partial(solutions.device_worth, np.maximum(classes.of_device, 0), rates)
 
 
 def priority_from_tables(

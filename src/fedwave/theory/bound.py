@@ -42,8 +42,7 @@ from fedwave.planning.channel_levels import (
     stack_levels,
     upper_success,
 )
-from fedwave.planning.mass_objective import MassObjective, unit_mass
-from fedwave.planning.mass_reward import Reward
+from fedwave.planning.mass_objective import MassObjective, Reward, unit_mass
 from fedwave.planning.price_search import LEAST_RATE, DeviceClasses, PricedDevices, at_price, best_price
 from fedwave.types import FloatArray
 

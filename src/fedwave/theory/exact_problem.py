@@ -10,6 +10,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, as_int, short_repr
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.network import Network
+from fedwave.parts import registry
 from fedwave.planning.exact_model import ExactRound, check_size, reduced_levels, sufficient_truncation
 from fedwave.types import FloatArray, IntArray
 
@@ -27,7 +28,7 @@ class ExactProblem:
     * ``rates``: theta, ``[U]``
     * ``success_levels``: the values ``[U, K]`` from which p is drawn in every round, all equally likely
     * ``slots``: W
-    * ``arrivals``: a distribution, or the probabilities ``[U, M + 1]`` of 0, 1, ..., M shards
+    * ``arrivals``: a distribution, as an object or a text
     * ``truncation``: the largest backlog, one for all or one per device; None searches for a truncation that hardly
       changes the result
 
@@ -39,7 +40,7 @@ class ExactProblem:
     rates: FloatArray | Sequence[float]
     success_levels: FloatArray | Sequence[Sequence[float]]
     slots: int = 1
-    arrivals: Arrivals | FloatArray | Sequence[Sequence[float]] = _POISSON
+    arrivals: registry.Spec | Arrivals = _POISSON
     truncation: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
@@ -61,8 +62,7 @@ class ExactProblem:
         object.__setattr__(self, "success_levels", np.sort(levels, axis=1))
         object.__setattr__(self, "slots", slots)
         object.__setattr__(self, "truncation", _cuts(self.truncation, rates.size))
-        if not isinstance(self.arrivals, Arrivals):
-            object.__setattr__(self, "arrivals", _checked_arrivals(self.arrivals, rates))
+        object.__setattr__(self, "arrivals", registry.build("arrivals", self.arrivals))
 
     @property
     def size(self) -> int:
@@ -87,10 +87,8 @@ class ExactProblem:
 
     def chances(self, device: int, most: int) -> FloatArray:
         """P[m = 0], ..., P[m = most] of one device."""
-        if isinstance(self.arrivals, Arrivals):
-            return self.arrivals.chances(self.theta[device], most)
-        given = np.asarray(self.arrivals)[device, : most + 1]
-        return np.concatenate([given, np.zeros(most + 1 - given.size)])
+        assert isinstance(self.arrivals, Arrivals)
+        return self.arrivals.chances(self.theta[device], most)
 
     def round_(self, cuts: IntArray) -> ExactRound:
         """The model of a round with backlogs cut at ``cuts``; raises FedwaveError if it is too large."""
@@ -128,21 +126,6 @@ def _checked(what: str, values: object, axes: int, low: float, high: float) -> F
         raise FedwaveError(f"{what} holds {out[~fine][0]:g}, must lie between {low:g} and {high:g}.")
     out.flags.writeable = False
     return out
-
-
-def _checked_arrivals(values: object, rates: FloatArray) -> FloatArray:
-    chances = _checked("arrivals", values, 2, 0, 1)
-    if chances.shape[0] != rates.size or np.abs(chances.sum(axis=1) - 1).max() > 1e-9:
-        raise FedwaveError(
-            f"arrivals are probabilities of shape {chances.shape}, must have one row per device, the probabilities of "
-            "0, 1, 2, ... shards, and each row must add up to 1."
-        )
-    for u, mean in enumerate(chances @ np.arange(chances.shape[1])):
-        if abs(mean - rates[u]) > 1e-9 * max(1.0, rates[u]):
-            raise FedwaveError(
-                f"arrivals of device {u + 1} have mean {mean:g} but its rate is {rates[u]:g}: make them equal."
-            )
-    return chances
 
 
 def _cuts(truncation: int | Sequence[int] | None, devices: int) -> tuple[int, ...] | None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.network.arrivals import Arrivals
 from fedwave.planning.exact_model import Devices, ExactRound, along, decisions, incidence, products
 from fedwave.planning.exact_solver import DecisionTable, solve_networks
 from fedwave.schedulers.base import Scheduler
@@ -195,19 +194,11 @@ def _as_priority(exact: ExactProblem, policy: Scheduler | Priority) -> Priority:
     """The priorities of a scheduler as a function of p and n; raises FedwaveError if they depend on more."""
     if not isinstance(policy, Scheduler):
         return policy
-    arrivals = exact.arrivals
-    distribution = arrivals.distribution if isinstance(arrivals, Arrivals) else "poisson"
 
     def priority(p: FloatArray, waiting: IntArray) -> FloatArray:
-        problem = Problem(p.shape[0], exact.size, distribution, (np.nan, np.nan, np.nan))
-        fields: dict[str, dict[str, Any]] = {
-            "channel": {"success": p},
-            "backlog": {"waiting": waiting},
-            "rates": {"rates": exact.theta},
-            "statistics": {"planning": _ExactPlanning(exact)},
-        }
-        visible = {k: v for need in policy.needs for k, v in fields.get(need, {}).items()}
-        seen = Observation(problem=problem, round=1, slots=exact.slots, **visible)
+        problem = Problem(p.shape[0], exact.size, "poisson", (np.nan, np.nan, np.nan))
+        known = {"success": p, "waiting": waiting, "rates": exact.theta}
+        seen = Observation(problem=problem, round=1, slots=exact.slots, **known)
         try:
             if policy.ideal or type(policy).decide is not Scheduler.decide or policy.start(problem):
                 raise AttributeError("it has a state, or its own decision rule")
@@ -218,32 +209,6 @@ def _as_priority(exact: ExactProblem, policy: Scheduler | Priority) -> Priority:
             ) from error
 
     return priority
-
-
-class _ExactPlanning:
-    """Planning (types.py) for an exact problem. It has no SNR, so the number of a device takes its place."""
-
-    independent = True
-
-    def __init__(self, problem: ExactProblem) -> None:
-        self._problem = problem
-        self.mean_snr: FloatArray = np.arange(1.0, problem.size + 1)
-
-    def success_levels(self, mean_snr: FloatArray, count: int) -> FloatArray:
-        levels = self._problem.levels
-        middle = ((np.arange(count) + 0.5) / count * levels.shape[1]).astype(np.int64)
-        device = np.asarray(mean_snr).astype(np.int64) - 1
-        out: FloatArray = levels[device[..., None], middle]
-        return out
-
-    def arrival_chances(self, rates: FloatArray, most: int) -> FloatArray:
-        arrivals = self._problem.arrivals
-        if isinstance(arrivals, Arrivals):
-            return arrivals.chances(np.asarray(rates, dtype=np.float64), most)
-        raise FedwaveError(
-            "arrivals given as probabilities are defined for their own rates only: give the policy as a function "
-            "of p and n."
-        )
 
 
 @dataclass(frozen=True, eq=False)

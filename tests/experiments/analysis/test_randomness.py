@@ -14,7 +14,7 @@ from refusals import mentions
 import fedwave as fw
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.report.outputs import note_of
+from fedwave.experiments.report.summary import note_of
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.dataset import unit_dataset
 

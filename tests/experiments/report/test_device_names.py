@@ -12,8 +12,8 @@ import xarray as xr
 from refusals import mentions
 
 import fedwave as fw
-from fedwave.experiments.report.devices import worst_devices
 from fedwave.experiments.report.figures.devices import devices_figure
+from fedwave.experiments.report.summary import worst_devices
 
 NAMES = ["sensor 1", "sensor 2", "gate"]
 

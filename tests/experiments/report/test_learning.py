@@ -15,14 +15,15 @@ import torch
 from refusals import mentions
 
 import fedwave as fw
+from fedwave.experiments.analysis.captions import is_synthetic
 from fedwave.experiments.config.build import network_of, task_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.report.figures.learning import curves_figure, single_figure, targets_figure
-from fedwave.experiments.report.learning import is_synthetic, learning_of, write_learning
-from fedwave.experiments.report.outputs import comparison_of, full_table, summary
+from fedwave.experiments.report.figures.learning import Learning, curves_figure, single_figure, targets_figure
+from fedwave.experiments.report.outputs import write_learning
+from fedwave.experiments.report.summary import comparison_of, full_table, summary
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, unit_dataset
+from fedwave.experiments.store.dataset import Point, Results, curves_of, scheduler_labels, unit_dataset
 from fedwave.experiments.store.load import stored_results
 from fedwave.files.writing import json_text
 from fedwave.learning.evaluation import EvaluationSizes
@@ -93,7 +94,7 @@ def legend(figure: Any) -> list[str]:
 
 
 def test_curves_are_those_of_training_alone(learned: Point) -> None:
-    assert labels(learned.data) == list(NAMES)
+    assert scheduler_labels(learned.data) == list(NAMES)
     network, sizes = network_of(ASKED.network), EvaluationSizes(100, 100, 5)
     assert ASKED.task is not None
     task = task_of(ASKED.task)
@@ -189,13 +190,13 @@ def test_a_diverged_instance_is_marked_and_left_out(learned: Point) -> None:
     assert table.loc[("w-max", "accuracy"), "instances"] == 2
     assert table.loc[("w-max", "backlog"), "instances"] == 3
     for draw in (curves_figure, single_figure, targets_figure):
-        assert [name.startswith("W-max (1 diverged)") for name in legend(draw(learning_of(changed)))] == [
+        assert [name.startswith("W-max (1 diverged)") for name in legend(draw(Learning.of(changed)))] == [
             False,
             False,
             False,
             True,
         ]
-        assert not any("diverged" in name for name in legend(draw(learning_of(learned))))
+        assert not any("diverged" in name for name in legend(draw(Learning.of(learned))))
 
 
 def test_all_of_a_scheduler_diverge_at_once(learned: Point, tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_all_of_a_scheduler_diverge_at_once(learned: Point, tmp_path: Path) -> N
 
 def test_targets_reached_by_hand(learned: Point, tmp_path: Path) -> None:
     changed = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
-    left, right = targets_figure(learning_of(changed)).axes
+    left, right = targets_figure(Learning.of(changed)).axes
     shares = {line.get_label(): line.get_ydata() for line in left.get_lines()}
     assert list(shares["W-max"]) == pytest.approx([2 / 3, 1 / 3, 0])
     means = right.get_lines()[NAMES.index("bench")].get_ydata()
@@ -269,7 +270,7 @@ def test_captions_call_a_stand_in_one_and_state_the_images_that_were_used(learne
     assert not is_synthetic(learned.experiment)  # it was asked for
     assert summary(whole(stand_in))["synthetic"] is True
     for draw in (curves_figure, single_figure, targets_figure):
-        caption, other = (draw(learning_of(point)).get_supxlabel() for point in (stand_in, learned))
+        caption, other = (draw(Learning.of(point)).get_supxlabel() for point in (stand_in, learned))
         assert mentions(caption, "SYNTHETIC DATA", "mnist", "2,000 test images", "150 training images")
         assert mentions(other, "100 test images")
         assert "SYNTHETIC" not in other
@@ -277,20 +278,21 @@ def test_captions_call_a_stand_in_one_and_state_the_images_that_were_used(learne
 
 def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(learned: Point) -> None:
     for draw in (curves_figure, single_figure, targets_figure):
-        title = draw(learning_of(learned)).legends[0].get_title().get_text()
+        title = draw(Learning.of(learned)).legends[0].get_title().get_text()
         assert mentions(title, "U = 5", "W = 2", "12 rounds", "3 instances", "seed 4")
     some = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
     for point in (learned, some):
-        figure = targets_figure(learning_of(point))
-        words = [text.get_text() for text in figure.axes[1].texts]
-        assert any("never" in word for word in words) == ("never" in figure.get_supxlabel())
+        figure = targets_figure(Learning.of(point))
+        means, full = (np.array([x.get_ydata() for x in figure.axes[1].get_lines()[k::2]]) for k in (0, 1))
+        hollow = np.isfinite(means) & ~np.isfinite(full)
+        assert hollow.any() == ("never" in figure.get_supxlabel())
     everyone = replace(learned, experiment=replace(learned.experiment, targets=(0.001,)))
-    caption = targets_figure(learning_of(everyone)).get_supxlabel()
+    caption = targets_figure(Learning.of(everyone)).get_supxlabel()
     assert "never" not in caption
     assert "No point" not in caption
 
 
-def test_a_count_of_those_that_never_get_there_stands_where_no_curve_goes_on(learned: Point) -> None:
+def test_a_mean_that_leaves_instances_out_is_hollow(learned: Point) -> None:
     data = learned.data.copy(deep=True)
     for place, label in enumerate(NAMES):  # constant, two of three instances between the targets
         for instance, accuracy in enumerate((0.1, 0.25, 0.35 + 0.2 * (place == 0))):
@@ -298,9 +300,12 @@ def test_a_count_of_those_that_never_get_there_stands_where_no_curve_goes_on(lea
             data.accuracy.loc[where] = accuracy
     targets = (0.05, 0.2, 0.3, 0.5)
     point = replace(learned, data=data, experiment=replace(learned.experiment, targets=targets))
-    notes = targets_figure(learning_of(point)).axes[1].texts
-    sides = {(note.get_text(), note.xy[0], note.get_ha()) for note in notes}
-    assert sides == {("1 never", 0.2, "right"), ("2 never", 0.3, "right"), ("2 never", 0.5, "left")}
+    figure = targets_figure(Learning.of(point))
+    means, full = figure.axes[1].get_lines()[:2]  # of bench; where it is not full, its marker is hollow
+    assert means.get_markerfacecolor() == "white"
+    assert np.isfinite(means.get_ydata()).all()
+    assert np.isfinite(full.get_ydata()).tolist() == [True, False, False, False]
+    assert mentions(figure.get_supxlabel(), "Hollow", "No point in (b)")
 
 
 def test_what_was_asked_for_comes_first_and_what_was_never_measured_is_no_column(learned: Point) -> None:

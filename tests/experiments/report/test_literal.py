@@ -43,7 +43,7 @@ def drawn(figure, ending: str) -> bytes:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_name_can_be_drawn_anywhere(name: str) -> None:
     band = np.array([1.0, 2.0]), np.array([0.1, 0.1])
-    figure = bands_figure(name, [name, "other"], {name: band, "age": band}, name, name, name)
+    figure = bands_figure([name, "other"], {name: band, "age": band}, (name, name, name), name)
     drawn(figure, "png")
     ElementTree.fromstring(drawn(figure, "svg"))
     shown = [text.get_text() for text in figure.findobj(Text)]

@@ -10,16 +10,15 @@ import pytest
 from refusals import mentions
 
 import fedwave as fw
-from fedwave.experiments.analysis.labels import axis_label
+from fedwave.experiments.analysis.captions import field_name
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.figures.comparison import rounds_figure
 from fedwave.experiments.report.figures.devices import devices_figure
-from fedwave.experiments.report.figures.score import score_figure
+from fedwave.experiments.report.figures.score import Scores, score_figure
 from fedwave.experiments.report.figures.sweep import sweep_figure
-from fedwave.experiments.report.score import scores_of
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.store.dataset import Point, Results, labels
+from fedwave.experiments.store.dataset import Point, Results, scheduler_labels
 
 OWN = [f"alpha-fresh:alpha=0.{k}" for k in range(1, 8)] + ["stubborn", "mine"]
 TITLE = "U = 6, W = 2, γ = 0.5, 8 rounds, 2 instances, seed 3"
@@ -64,28 +63,28 @@ def test_a_built_in_scheduler_looks_the_same_everywhere() -> None:
 
 
 def test_every_scheduler_is_in_the_first_figure_in_its_look(point: Point) -> None:
-    wanted = common.styles(labels(point.data))
-    figure = score_figure(scores_of(point.data, "alsa-pi"), "")
+    wanted = common.styles(scheduler_labels(point.data))
+    figure = score_figure(Scores.of(point.data, "alsa-pi"), "")
     names = {common.name_of(label): look for label, look in wanted.items()}
     for axis in figure.axes:
         drawn = {str(line.get_label()): line for line in axis.get_lines()}
         assert set(names) <= set(drawn)
         for name, look in names.items():
             assert (drawn[name].get_color(), drawn[name].get_marker()) == (look["color"], look["marker"])
-    paper = score_figure(scores_of(point.data, "alsa-pi"), "", shown=["alsa-pi"])
+    paper = score_figure(Scores.of(point.data, "alsa-pi"), "", shown=["alsa-pi"])
     (line,) = [x for x in paper.axes[1].get_lines() if x.get_label() == "ALSA-PI"]
     assert line.get_color() == wanted["alsa-pi"]["color"]
 
 
 def test_every_figure_says_what_was_run(point: Point) -> None:
     drawn = [
-        score_figure(scores_of(point.data, "alsa-pi"), ""),
+        score_figure(Scores.of(point.data, "alsa-pi"), ""),
         rounds_figure(point, ["jain"]),
         devices_figure(point.data),
     ]
     assert [figure.legends[0].get_title().get_text() for figure in drawn] == [TITLE] * 3
     found = fw.compare(fw.paper_network(), ["age"], rounds=5, instances=1)
-    heads = found.plot().get_suptitle().replace("\n", " ")
+    heads = found.plot().legends[0].get_title().get_text().replace("\n", " ")
     assert heads == found.title
     assert mentions(heads, "U = 25", "W = 5", "5 rounds", "1 instance", "seed 0")
     slots = fw.compare(fw.paper_network(slots=[3, 5, 4]), ["age"], rounds=3, instances=1)
@@ -102,7 +101,7 @@ def test_a_sweep_states_what_is_not_varied() -> None:
 
 
 def test_legends_hide_nothing(point: Point) -> None:
-    for figure in (score_figure(scores_of(point.data, "alsa-pi"), "A caption."), devices_figure(point.data)):
+    for figure in (score_figure(Scores.of(point.data, "alsa-pi"), "A caption."), devices_figure(point.data)):
         figure.draw_without_rendering()
         (legend,) = figure.legends
         box = legend.get_window_extent()
@@ -153,5 +152,5 @@ def test_axes_have_words_for_people() -> None:
         "network.fading.k_factor": "Fading: k factor",
         "checkpoint_seconds": "Checkpoint seconds",
     }
-    assert {axis: axis_label(axis) for axis in names} == names
+    assert {axis: field_name(axis) for axis in names} == names
     assert fw.simulate(fw.paper_network(), "age", 2, 1).metrics["uploads"].label == "Uploads delivered per round"

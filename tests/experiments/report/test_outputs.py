@@ -19,7 +19,8 @@ from fedwave.cli.output import result_tables
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
-from fedwave.experiments.report.outputs import comparison_of, full_table, write_results
+from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.report.summary import comparison_of, full_table
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.dataset import Point, Results, metrics_of
 from fedwave.experiments.store.load import to_dataset
@@ -65,14 +66,14 @@ def test_a_figure_for_every_axis_at_every_setting_of_the_others(
     stems = [path.name for path in paths if path.name.startswith("backlog")]
     slots = [f"backlog-network-slots-{k}" for k in (1, 2, 3)]
     assert stems == [*slots, "backlog-seed-1", "backlog-seed-2"]
-    asked = [(axis, values, title) for axis, values, _, _, _, title, _ in drawn]
+    asked = [(names[1], values, names[0]) for values, _, names, _, _ in drawn]
     for (axis, values, title), seed in zip(asked[:3], (5, 6, 7), strict=True):
         assert (axis, values) == ("Slots W", [1, 3])
         assert mentions(title, "U = 6", "12 rounds", "4 instances", f"seed {seed}")
     for (axis, values, title), slots_ in zip(asked[3:], (1, 3), strict=True):
         assert (axis, values) == ("Seed", [5, 6, 7])
         assert mentions(title, "U = 6", f"W = {slots_}", "12 rounds", "4 instances")
-    _, _, series, metric, caption, _, floor = drawn[1]
+    _, series, (_, _, metric), caption, floor = drawn[1]
     assert (list(series), metric, floor) == (NAMES, "Backlog (shards)", 0)
     assert mentions(caption, "95 %", "3 rounds")
     mean, half = series["age"]
@@ -106,7 +107,7 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
     found = comparison_of(results.points[0])
     assert found.metrics[0] == "backlog"  # the metric of the experiment comes first
     assert sorted(found.metrics) == sorted(metrics_of(results.points[0].data))
-    named = [found.labels[name] for name in found.metrics]
+    named = [found.long_names[name] for name in found.metrics]
     assert heading == ["Scheduler", "Slots W", "Seed", *named]
     for table in result_tables(results):
         brief = [column.header for column in table.columns]

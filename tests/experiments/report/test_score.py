@@ -9,11 +9,10 @@ import pytest
 import fedwave as fw
 from fedwave.experiments.analysis.statistics import estimate
 from fedwave.experiments.config.read import load_experiment
-from fedwave.experiments.report.figures.score import score_figure
-from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.report.score import score_bands, scores_of, write_score
+from fedwave.experiments.report.figures.score import Scores, score_bands, score_figure
+from fedwave.experiments.report.outputs import write_results, write_score
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.store.dataset import Point, Results, labels, series
+from fedwave.experiments.store.dataset import Point, Results, scheduler_labels, series
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def test_bands_by_hand(point: Point) -> None:
 
 def test_the_figure_shows_the_bands_and_the_labels_of_the_metrics(point: Point) -> None:
     data = point.data.sel(scheduler=["alsa-pi", "balsa"])
-    figure = score_figure(scores_of(data, "alsa-pi"), "A caption.")
+    figure = score_figure(Scores.of(data, "alsa-pi"), "A caption.")
     first, running, difference, backlog = figure.axes
     assert (first.get_ylabel(), backlog.get_ylabel()) == ("Score", "Backlog (shards)")
     assert difference.get_ylabel() == "Difference from ALSA-PI"
@@ -74,7 +73,7 @@ def test_files_are_complete(folder: Path) -> None:
 def test_csv_holds_the_bands(folder: Path, point: Point) -> None:
     with open(folder / "rounds.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 40 * len(labels(point.data))
+    assert len(rows) == 40 * len(scheduler_labels(point.data))
     mine = [row for row in rows if row["scheduler"] == "w-max"]
     assert float(mine[9]["backlog_mean"]) == pytest.approx(series(point.data, "w-max", "backlog")[9].mean(), rel=1e-5)
     with open(folder / "instances.csv", newline="") as file:

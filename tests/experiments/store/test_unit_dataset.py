@@ -14,7 +14,7 @@ from refusals import refused
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.store.dataset import assembled, curves_of, joined, label_of, metrics_of, series, unit_dataset
+from fedwave.experiments.store.dataset import assembled, curves_of, joined, long_name, metrics_of, series, unit_dataset
 from fedwave.experiments.store.load import write_netcdf
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.learning.curves import Curves
@@ -77,7 +77,7 @@ def test_everything_of_the_traces_is_there(data: xr.Dataset, traces: dict[str, f
 
 def test_metrics_describe_themselves(data: xr.Dataset) -> None:
     assert data.surprise.attrs == {"long_name": "surprise (bits)", "over_rounds": "max"}
-    assert label_of(data, "surprise") == "surprise (bits)"
+    assert long_name(data, "surprise") == "surprise (bits)"
     assert data.backlog.attrs["better"] == "lower"
     assert data.accuracy.attrs["over_rounds"] == "last"
     names = metrics_of(data)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.analysis.labels import place
+from fedwave.experiments.analysis.captions import point_name
 from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.store.dataset import Point, labels
+from fedwave.experiments.store.dataset import Point, scheduler_labels
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.load import results_of
 from fedwave.parts import registry
@@ -76,7 +76,7 @@ class PredictionCheck:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heading and rows: a point each, and all of them."""
         rows = [
-            [place(dict(point.where)) or self.name, *(_cell(point.correlation(k)) for k in PREDICTORS)]
+            [point_name(dict(point.where)) or self.name, *(_cell(point.correlation(k)) for k in PREDICTORS)]
             for point in self.points
         ]
         if len(self.points) > 1:
@@ -135,7 +135,7 @@ def rank_correlations(predicted: FloatArray, learnt: FloatArray) -> FloatArray:
 
 
 def _checked(point: Point, how: Experiment) -> CheckedPoint:
-    names = tuple(labels(point.data))
+    names = tuple(scheduler_labels(point.data))
     assert how.task is not None
     network, rule = network_of(how.network), registry.build("aggregation", how.task.aggregation)
     made = schedulers_of(how)

@@ -89,7 +89,7 @@ class Randomness:
         return f"{why}, so they give no interval{'; ' + only if only else ''}."
 
 
-def caption(what: str, *data: xr.Dataset) -> str:
+def intervals_are(what: str, *data: xr.Dataset) -> str:
     """What the ``what`` (bands, bars) of a figure are, if there are any, and what they cover."""
     several = any(point.sizes["instance"] > 1 and bool(Randomness.of(point).covered) for point in data)
     return f"{what}: 95 % intervals over instances." if several else ""

@@ -11,11 +11,12 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.analysis.bootstrap import Interval, bootstrap_ratio
-from fedwave.experiments.analysis.labels import burn_in_note, sentences, title
+from fedwave.experiments.analysis.captions import burn_in_note, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
-from fedwave.experiments.store.dataset import curves_of, label_of, labels, metrics_of, task_metric
+from fedwave.experiments.report.figures.comparison import comparison_figure
+from fedwave.experiments.store.dataset import curves_of, long_name, metrics_of, scheduler_labels, task_metric
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ COLUMNS = (
 )
 # A table for a terminal has no room for these; one in a file has them all.
 _LEFT_OUT = {"arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "worst_class"}
-_FILES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".eps")
 Table = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -62,7 +62,7 @@ class Comparison:
     schedulers: tuple[str, ...]
     base: str  # differences are taken from it, instance by instance
     values: Mapping[str, FloatArray]  # [scheduler, instance] by metric
-    labels: Mapping[str, str]  # what people call the metrics
+    long_names: Mapping[str, str]  # what people call the metrics
     first: str = ""  # the metric that was asked for: it comes first everywhere
     title: str = ""  # what was run
     note: str = ""  # what one must know of the intervals and means; may be empty
@@ -71,7 +71,7 @@ class Comparison:
     @classmethod
     def of(cls, data: xr.Dataset, base: str, burn_in: int = 0, first: str = "") -> Comparison:
         """Every metric of ``data``, ``first`` in front; ``burn_in`` rounds are left out of means over rounds."""
-        schedulers, names = tuple(labels(data)), metrics_of(data)
+        schedulers, names = tuple(scheduler_labels(data)), metrics_of(data)
         if base not in schedulers:
             raise FedwaveError(f"differences are wanted from {base!r}, which is not among the schedulers run.")
         if first and first not in names:
@@ -80,7 +80,7 @@ class Comparison:
         if on_all in names and not np.isfinite(data[on_all].values).any():
             names.remove(on_all)  # it was never measured
         values = {name: per_instance(data, name, burn_in) for name in names}
-        called = {name: label_of(data, name) for name in names}
+        called = {name: long_name(data, name) for name in names}
         if "loss" in names:
             values["spikes"] = np.stack([curves_of(data, k).spikes() for k in schedulers])
             called["spikes"] = "Spikes of the loss"
@@ -232,18 +232,10 @@ class Comparison:
 
     def plot(self, *metrics: str) -> Figure:
         """A panel per metric: mean and 95 % interval of every scheduler. A matplotlib Figure, with ``savefig``."""
-        from fedwave.experiments.report.figures.comparison import comparison_figure
-
-        for name in metrics:
-            if not isinstance(name, str) or name.lower().endswith(_FILES):
-                raise FedwaveError(
-                    f"plot is given {name!r}, must be names of metrics, such as {self.metrics[0]!r}; "
-                    "a file is written by plot().savefig('figure.png')."
-                )
         return comparison_figure(self, metrics or self.brief)
 
     def __repr__(self) -> str:
-        about = f"Comparison of {plural(len(self.schedulers), 'scheduler')}: {self._made_with()}"
+        about = f"Comparison of {plural(len(self.schedulers), 'scheduler')}: {self.title}"
         about += " (± 95 % interval)" if self.has_intervals else ""
         tables = [markdown(*self.table())]
         if len(self.schedulers) > 1:
@@ -255,10 +247,7 @@ class Comparison:
 
         tables = [self.table(), self.table(paired=True)] if len(self.schedulers) > 1 else [self.table()]
         shown = [pd.DataFrame(r, columns=h).to_html(index=False) for h, r in tables]
-        return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(self._footer())}</p>"
+        return f"<p>{escape(self.title)}</p>{''.join(shown)}<p>{escape(self._footer())}</p>"
 
     def _footer(self) -> str:
         return sentences(self.left_out(*self.brief), self.note)
-
-    def _made_with(self) -> str:
-        return self.title or plural(self.instances, "instance")

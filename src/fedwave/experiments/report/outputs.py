@@ -4,34 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title
-from fedwave.experiments.analysis.randomness import Randomness, notes
+import numpy as np
+
+from fedwave.experiments.analysis.bootstrap import bootstrap_rounds
+from fedwave.experiments.analysis.captions import sentences
+from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.tables import escape_markdown, latex, markdown, one_line
-from fedwave.experiments.config.sweep import to_mapping
-from fedwave.experiments.report.comparison import COLUMNS, Comparison, Table
-from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
-from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
-from fedwave.experiments.report.score import write_score
+from fedwave.experiments.report.comparison import COLUMNS, Comparison
+from fedwave.experiments.report.figures import common
+from fedwave.experiments.report.figures.comparison import rounds_figure
+from fedwave.experiments.report.figures.devices import devices_figure
+from fedwave.experiments.report.figures.learning import Learning, curves_figure, learning_figures
+from fedwave.experiments.report.figures.score import BANDS, Scores, score_figures
+from fedwave.experiments.report.figures.sweep import sweep_figure
+from fedwave.experiments.report.summary import comparison_of, full_table, interval_note, note_of, summary, title_of
 from fedwave.experiments.store.checksums import write_sums
-from fedwave.experiments.store.dataset import Point, Results, metrics_of, task_metric
+from fedwave.experiments.store.dataset import Point, Results, curves_of, metrics_of, scheduler_labels, task_metric
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.output_names import sweep_stems
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
-from fedwave.version import __version__
 
-_HALF_WIDTH = "±: half-width of the 95 % interval over instances."
+if TYPE_CHECKING:
+    import xarray as xr
+
+_MOST_CURVES = 24  # figures of points of a sweep
+_MOST_ROWS = 100_000  # of devices.csv: results of larger networks are in devices/*.parquet
+_MOST_DEVICES = 60  # that fit beside each other
 
 
 def write_results(results: Results, folder: Path) -> list[Path]:
     """Everything that suits the experiment. The caller holds the lock of the folder."""
+    trained = results.experiment.task is not None
     if results.experiment.sweep:
         paths = _write_sweep(results, folder)
     else:
-        write = write_score if results.experiment.task is None else write_learning
-        paths = write(results.only, folder) + _write_own_metrics(results.only, folder)
-        paths += write_devices(results.only, folder)
+        write = write_learning if trained else write_score
+        paths = [*write(results.only, folder), *_write_own_metrics(results.only, folder)]
+        paths += _write_devices(results.only.data, folder)
     paths.append(write_json(folder / "summary.json", summary(results)))
     paths += _write_tables(results, folder)
     paths.append(_write_netcdf(results, folder))
@@ -41,107 +52,67 @@ def write_results(results: Results, folder: Path) -> list[Path]:
     return paths
 
 
+def write_score(point: Point, folder: Path) -> list[Path]:
+    """The figures of a simulated run, and CSV files by round and by instance."""
+    scores = Scores.of(point.data, point.experiment.base)
+    paths = _write_figures(score_figures(scores), folder)
+    heading = [f"{name}_{part}" for name in BANDS for part in ("mean", "half_width")]
+    rows = [
+        [label, number, *map(_six_digits, line)]
+        for label, bands in scores.bands.items()
+        for number, line in enumerate(zip(*(part for name in BANDS for part in bands[name]), strict=True), 1)
+    ]
+    paths.append(write_csv(folder / "rounds.csv", ["scheduler", "round", *heading], rows))
+    values = Comparison.of(point.data, scores.base).values  # of the whole run, without a burn-in
+    rows = [
+        [label, number, *(f"{array[s, i]:.10g}" for array in values.values())]
+        for s, label in enumerate(scheduler_labels(point.data))
+        for i, number in enumerate(point.data["instance"].values)
+    ]
+    return [*paths, write_csv(folder / "instances.csv", ["scheduler", "instance", *values], rows)]
+
+
+def write_learning(point: Point, folder: Path) -> list[Path]:
+    """Learning curves, a single instance, and the rounds to every target if there are any."""
+    paths = _write_figures(learning_figures(Learning.of(point)), folder)
+    paths.append(_write_curves([point], folder / "curves.csv"))
+    return [*paths, _write_targets(point, folder / "targets.csv")] if point.experiment.targets else paths
+
+
+def _write_figures(figures: dict[str, common.Figure], folder: Path) -> list[Path]:
+    return [path for stem, figure in figures.items() for path in common.save_figure(figure, folder / stem)]
+
+
 def _write_own_metrics(point: Point, folder: Path) -> list[Path]:
     """A figure of the metrics that the experiment watches beside the built-in ones, and of the one asked for."""
     how = point.experiment
     drawn = ("score", "backlog") if how.task is None else (task_metric(point.data), "loss")
     asked = [how.metric, *(part.name for part in how.metrics)]
     own = [name for name in dict.fromkeys(asked) if name in metrics_of(point.data) and name not in drawn]
-    if not own:
+    return common.save_figure(rounds_figure(point, own), folder / "metrics") if own else []
+
+
+def _write_devices(data: xr.Dataset, folder: Path) -> list[Path]:
+    """A row per scheduler and device, and a figure of the uploads if the devices fit in one."""
+    names = [str(name) for name, variable in data.data_vars.items() if variable.dims[-1] == "device"]
+    devices, randomness = data.sizes.get("device", 0), Randomness.of(data)
+    if not names or devices * data.sizes["scheduler"] > _MOST_ROWS:
         return []
-    from fedwave.experiments.report.figures.common import save_figure
-    from fedwave.experiments.report.figures.comparison import rounds_figure
-
-    return save_figure(rounds_figure(point, own), folder / "metrics")
-
-
-def comparison_of(point: Point) -> Comparison:
-    """The schedulers of a point, compared as its experiment says."""
-    how = point.experiment
-    return Comparison.of(point.data, how.base, how.burn_in, how.metric)
-
-
-def summary(results: Results) -> dict[str, Any]:
-    """The numbers of an experiment for machines; those of a sweep under ``points``, each with its place."""
-    how = results.experiment
-    about = {
-        "fedwave": __version__,
-        "name": how.name,
-        "rounds": how.rounds,
-        "instances": how.instances,
-        "first_instance": how.first_instance,
-        "seed": how.seed,
-        "metric": how.metric,
-        "experiment": to_mapping(how),
-    }
-    if not how.sweep:
-        return about | _numbers(results.only)
-    points = [{"where": _plain(point.where), **_numbers(point)} for point in results.points]
-    return about | {"points": points}
-
-
-def _numbers(point: Point) -> dict[str, Any]:
-    found = comparison_of(point)
-    learnt = {} if point.experiment.task is None else learnt_json(point)
-    worst = {k: {"device": d, "share": s} for k, (d, s) in worst_devices(point.data).items()}
-    # What the titles and captions of figures state (a compact export is drawn with it).
-    made_with = {**point.data.attrs, "devices": int(point.data.sizes["device"])}
-    about = {**found.about(), "made_with": made_with}
-    return {**about, "schedulers": found.to_json(), "worst_devices": worst, **learnt}
-
-
-def _plain(where: dict[str, Any]) -> dict[str, Any]:
-    return {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in where.items()}
-
-
-def full_table(results: Results, paired: bool = False) -> Table:
-    """The scheduler, the point's place on every axis, and the mean of every metric that all points have.
-
-    Or the paired differences from the base, without rows of the base.
-    """
-    compared = _compared(results)
-    first = compared[0][1]
-    axes = map(axis_label, results.experiment.sweep)
-    names = [name for name in first.metrics if all(name in found.values for _, found in compared)]
-    heading = [f"vs {first.base}" if paired else "Scheduler", *axes, *(first.labels[name] for name in names)]
-    rows = [
-        [found.name(label), *map(str, point.where.values()), *found.cells(label, names, paired)]
-        for point, found in compared
-        for label in found.schedulers
-        if not (paired and label == found.base)
-    ]
-    return heading, rows
-
-
-def note_of(results: Results) -> str:
-    """The note below a table: intervals and burn-in of all points."""
-    points = results.points
-    places = [place(point.where) for point in points]
-    burn_in = notes([burn_in_note(point.experiment.burn_in) for point in points], places)
-    randomness = notes([Randomness.of(point.data).note for point in points], places)
-    return sentences(burn_in, randomness, worst_note(points[0].data) if len(points) == 1 else "")
-
-
-def interval_note(*found: Comparison, metrics: Sequence[str] = ()) -> str:
-    """What ± and (n of N) mean in a table of these metrics, or of all, if they are there."""
-    left_out = next(filter(None, (one.left_out(*metrics) for one in found)), "")
-    return sentences(_HALF_WIDTH if any(one.has_intervals for one in found) else "", left_out)
-
-
-def title_of(results: Results, name: str | None = None) -> str:
-    """What was run: its name, and U, W, gamma, rounds, instances and seed where they do not vary."""
-    return f"{name or results.experiment.name}: {title(*(p.data for p in results.points))}"
-
-
-def _compared(results: Results) -> list[tuple[Point, Comparison]]:
-    return [(point, comparison_of(point)) for point in results.points]
+    rows: list[list[Any]] = []
+    for label in scheduler_labels(data):
+        own = data.sel(scheduler=label).transpose("device", "instance", ...)
+        bands = [randomness.band(own[name].values, name, label) for name in names]
+        for place, device in enumerate(data["device"].values):
+            rows.append([label, device, *(f"{part[place]:.6g}" for band in bands for part in band)])
+    heading = [f"{name}_{part}" for name in names for part in ("mean", "half_width")]
+    paths = [write_csv(folder / "devices.csv", ["scheduler", "device", *heading], rows)]
+    if devices <= _MOST_DEVICES and "device_uploads" in data:
+        paths += common.save_figure(devices_figure(data), folder / "devices")
+    return paths
 
 
 def _write_sweep(results: Results, folder: Path) -> list[Path]:
     """One figure per axis: the metric against it, one figure for each setting of the other axes."""
-    from fedwave.experiments.report.figures.common import save_figure
-    from fedwave.experiments.report.figures.sweep import sweep_figure
-
     paths: list[Path] = []
     metric = results.experiment.metric
     for axis in results.experiment.sweep:
@@ -151,24 +122,72 @@ def _write_sweep(results: Results, folder: Path) -> list[Path]:
             others.setdefault(rest, []).append(point)
         alone, *numbered = sweep_stems(results.experiment, axis)
         for stem, points in zip(numbered if len(others) > 1 else [alone], others.values(), strict=False):
-            paths += save_figure(sweep_figure(points, axis, metric), folder / stem)
-    if results.experiment.task is not None:
-        paths += write_learning_sweep(results, folder)
-    return paths
+            paths += common.save_figure(sweep_figure(points, axis, metric), folder / stem)
+    if results.experiment.task is None:
+        return paths
+    for number, point in enumerate(results.points[:_MOST_CURVES], 1):
+        paths += common.save_figure(curves_figure(Learning.of(point)), folder / f"learning-curves-{number}")
+    return [*paths, _write_curves(results.points, folder / "curves.csv")]
+
+
+def _write_curves(points: Sequence[Point], path: Path) -> Path:
+    """Loss and metric of every scheduler, instance and round."""
+    metric = task_metric(points[0].data)
+    names, rows = ["loss", metric], []
+    if any(np.isfinite(point.data[f"{metric}_on_all"].values).any() for point in points):
+        names.append(f"{metric}_on_all")
+    for point in points:
+        arrays = [point.data[n].transpose("scheduler", "instance", "round").values for n in names]
+        keys, instances = scheduler_labels(point.data), point.data["instance"].values
+        for s, i, t in np.ndindex(arrays[0].shape):
+            numbers = (_six_digits(float(array[s, i, t])) for array in arrays)
+            rows.append([*point.where.values(), keys[s], instances[i], t + 1, *numbers])
+    return write_csv(path, [*points[0].where, "scheduler", "instance", "round", *names], rows)
+
+
+def _write_targets(point: Point, path: Path) -> Path:
+    """Rounds until three in a row beat a target, with bootstrap intervals and those that never got there."""
+    heading = [
+        "scheduler",
+        "target",
+        "share_reached_at_the_end",
+        "instances",
+        "never",
+        "rounds_never_counted_as_last",
+        "low",
+        "high",
+        "rounds_of_those_that_did",
+        "low_of_those",
+        "high_of_those",
+    ]
+    lines: list[list[Any]] = []
+    for label in scheduler_labels(point.data):
+        curves = curves_of(point.data, label)
+        for target in point.experiment.targets:
+            found = bootstrap_rounds(curves.rounds_to(target), point.experiment.rounds)
+            numbers = (*vars(found.restricted).values(), *vars(found.of_reached).values())
+            share = float(curves.reaches(target).mean())
+            lines.append([label, target, share, found.total, found.censored, *map(_six_digits, numbers)])
+    return write_csv(path, heading, lines)
+
+
+def _six_digits(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.6g}"
 
 
 def _write_tables(results: Results, folder: Path) -> list[Path]:
     """Means and paired differences, for a page, for a paper and for programs."""
     heads, base = title_of(results), results.experiment.base
-    compared = [found for _, found in _compared(results)]
+    compared = [comparison_of(point) for point in results.points]
     footer = sentences("Means over instances.", interval_note(*compared), note_of(results))
     parts = [(f"{heads}.", full_table(results))]
     if len(results.experiment.schedulers) > 1:
-        text = f"Paired differences from {base}, instance by instance; {title_of(results)}."
+        text = f"Paired differences from {base}, instance by instance; {heads}."
         parts.append((text, full_table(results, paired=True)))
     page = "\n".join(f"**{_for_page(text)}**\n\n{markdown(*table)}" for text, table in parts)
     paper = "\n".join(latex(*table, f"{text} {footer}") for text, table in parts)
-    lines = [[*point.where.values(), *line] for point, found in _compared(results) for line in found.lines()]
+    pairs = zip(results.points, compared, strict=True)
+    lines = [[*point.where.values(), *line] for point, found in pairs for line in found.lines()]
     return [
         write_text(folder / "table.md", f"{page}\n{_for_page(footer)}\n"),
         write_text(folder / "table.tex", paper),

@@ -151,7 +151,7 @@ def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: It
             raise FedwaveError(
                 "the units of a run have different metrics, or numbers of devices: one of their tables is not its own."
             )
-        rows = np.array([schedulers.index(label) for label in labels(part)])
+        rows = np.array([schedulers.index(label) for label in scheduler_labels(part)])
         place = np.ix_(rows, np.searchsorted(numbers, part["instance"].values))
         for name, array in arrays.items():
             array[place] = part[name].values
@@ -200,7 +200,7 @@ def _with_devices_alike(points: Sequence[xr.Dataset]) -> list[xr.Dataset]:
     return [with_counts(point.drop_vars("device", errors="ignore")) for point in points]
 
 
-def labels(data: xr.Dataset) -> list[str]:
+def scheduler_labels(data: xr.Dataset) -> list[str]:
     """The schedulers."""
     return [str(label) for label in data["scheduler"].values]
 
@@ -215,7 +215,7 @@ def task_metric(data: xr.Dataset) -> str:
     return str(data.attrs.get("task_metric", "accuracy"))
 
 
-def label_of(data: xr.Dataset, metric: str) -> str:
+def long_name(data: xr.Dataset, metric: str) -> str:
     """What people call a metric."""
     return str(data[metric].attrs.get("long_name", metric))
 

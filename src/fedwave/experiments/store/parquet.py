@@ -8,13 +8,12 @@ table are the run id, the unit and the attributes of the Dataset.
 from __future__ import annotations
 
 import json
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.store.dataset import labels, with_counts
+from fedwave.experiments.store.dataset import scheduler_labels, with_counts
 from fedwave.types import Array
 
 if TYPE_CHECKING:
@@ -56,7 +55,11 @@ def _parquet(unit: Unit, data: xr.Dataset, last: str) -> bytes:
             columns[str(name)] = (array.ravel(), about)
         elif variable.dims[-1] == "class" and last == "round":
             columns |= {f"{CLASS}{k}": (array[..., k].ravel(), about) for k in range(array.shape[-1])}
-    axes: dict[str, Any] = {"scheduler": labels(data), "instance": data["instance"].values, last: data[last].values}
+    axes: dict[str, Any] = {
+        "scheduler": scheduler_labels(data),
+        "instance": data["instance"].values,
+        last: data[last].values,
+    }
     places = np.indices([len(values) for values in axes.values()]).reshape(len(axes), -1)
     # An axis of a sweep may run over lists or nothing at all (None): its text stands for it.
     where = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in unit.where.items()}
@@ -66,9 +69,11 @@ def _parquet(unit: Unit, data: xr.Dataset, last: str) -> bytes:
     described = {name: about for name, (_, about) in columns.items()}
     fields = [pa.field(name, array.type, metadata=described.get(name)) for name, array in arrays.items()]
     metadata = {"fedwave": json.dumps(data.attrs), "run": unit.run_id, "unit": unit.name}
-    table, file = pa.Table.from_arrays([*arrays.values()], schema=pa.schema(fields, metadata=metadata)), BytesIO()
+    table = pa.Table.from_arrays([*arrays.values()], schema=pa.schema(fields, metadata=metadata))
+    file = pa.BufferOutputStream()
     pq.write_table(table, file, compression="zstd")
-    return file.getvalue()
+    content: bytes = file.getvalue().to_pybytes()
+    return content
 
 
 def _read(content: bytes, last: str, unit: Unit) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
@@ -76,7 +81,8 @@ def _read(content: bytes, last: str, unit: Unit) -> tuple[dict[str, Any], dict[s
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(pa.BufferReader(content)).read()
+    # Without threads: one that drops the last reference to the content while Python shuts down aborts the process.
+    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     metadata = table.schema.metadata or {}
     if (metadata.get(b"run"), metadata.get(b"unit")) != (unit.run_id.encode(), unit.name.encode()):
         raise ValueError("it is of another run or another unit")

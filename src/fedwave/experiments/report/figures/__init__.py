@@ -11,93 +11,71 @@ Every figure is a matplotlib Figure. Names on it are drawn literally.
 >>> [line.get_label() for line in axis.get_lines()]
 ['BALSA']
 
-Panels and looks:
-
-    figure_with         a figure and its panels
-    label_panel         title, labels and grid of a panel
-    finish              title and legend above the panels, the caption below
-    wrapped             a caption in lines that fit
-    plain_numbers       ticks 1, 2, 5, 10, ... of a logarithmic axis
-    styles, style_of    the look of every scheduler of a run; the look of one
-    name_of             a scheduler as the paper writes it
-    draw_line           a line by round
-    draw_band           a mean with its interval by round
-    axis_label          a field of an experiment as people call it
-    title, sentences    what a Dataset of results was made with; sentences with spaces between
-
-Scores of simulated runs:
-
-    Scores              what the figures show
-    BANDS               the names of its bands
-    bands_caption       what the bands cover
-    score_figures       the figures, by the names of their files
-    draw_recent         the mean score of the last rounds in a panel
-    scale_differences   the axis of differences
-    paper_schedulers    those of the paper's figure of scores
-    window_of           the number of rounds that "recent" is the mean of
-
-Trained runs:
-
-    Learning            what the figures show
-    learning_figures    the figures, by the names of their files
-    draw_means          loss or accuracy of every scheduler in a panel
-    draw_single         the same of one instance
-    draw_shares         the share of instances that reach a target
-    draw_rounds_needed  the round from which a target is reached
-    how_drawn           what bands and thin lines are
+``Scores`` and ``Learning`` hold what the figures of a simulated and of a trained run show; ``score_figures`` and
+``learning_figures`` draw them, and the functions below ``Scores`` and ``Learning`` draw their panels one by one.
 """
 
-from fedwave.experiments.analysis.labels import axis_label, sentences, title
+from fedwave.experiments.analysis.captions import field_name, sentences, title
 from fedwave.experiments.report.figures.common import (
     draw_band,
+    draw_bars,
     draw_line,
+    figure_of,
     figure_with,
     finish,
     label_panel,
     name_of,
     plain_numbers,
-    style_of,
     styles,
     wrapped,
 )
 from fedwave.experiments.report.figures.learning import (
+    Learning,
     draw_means,
     draw_rounds_needed,
     draw_shares,
     draw_single,
     how_drawn,
+    learning_figures,
 )
-from fedwave.experiments.report.figures.score import draw_recent, scale_differences
-from fedwave.experiments.report.learning import Learning, learning_figures
-from fedwave.experiments.report.score import BANDS, Scores, bands_caption, paper_schedulers, score_figures, window_of
+from fedwave.experiments.report.figures.score import (
+    BANDS,
+    Scores,
+    bands_caption,
+    draw_recent,
+    scale_differences,
+    score_figures,
+)
 
 __all__ = [
-    "BANDS",
-    "Learning",
-    "Scores",
-    "axis_label",
-    "bands_caption",
-    "draw_band",
-    "draw_line",
-    "draw_means",
-    "draw_recent",
-    "draw_rounds_needed",
-    "draw_shares",
-    "draw_single",
+    # a figure of your own
     "figure_with",
-    "finish",
-    "how_drawn",
+    "figure_of",
     "label_panel",
-    "learning_figures",
-    "name_of",
-    "paper_schedulers",
-    "plain_numbers",
-    "scale_differences",
-    "score_figures",
-    "sentences",
-    "style_of",
     "styles",
-    "title",
-    "window_of",
+    "name_of",
+    "draw_line",
+    "draw_band",
+    "draw_bars",
+    "plain_numbers",
+    "finish",
     "wrapped",
+    "field_name",
+    "title",
+    "sentences",
+    # simulated runs
+    "Scores",
+    "BANDS",
+    "bands_caption",
+    "score_figures",
+    "draw_recent",
+    "scale_differences",
+    # trained runs
+    "Learning",
+    "learning_figures",
+    "draw_means",
+    "draw_single",
+    "draw_shares",
+    "draw_rounds_needed",
+    "how_drawn",
 ]

@@ -1,8 +1,12 @@
-"""What all figures share: looks of schedulers, panels, ticks, legends, files."""
+"""What all figures share, in this order: names and looks of schedulers, panels, marks, axes, captions, files.
+
+A figure is ``figure_with`` or ``figure_of``, then for each panel ``label_panel`` and ``draw_line``, ``draw_band`` or
+``draw_bars`` in the looks of ``styles``, then ``finish``. ``save_figure`` writes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,7 +20,6 @@ from fedwave.schedulers.base import PAPER_SCHEDULERS
 from fedwave.types import Array, FloatArray
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Figure
@@ -40,6 +43,7 @@ ENDINGS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf"
 _MARKS = 8  # on a line of many rounds
 _IN_A_ROW = 6  # names in a row of a legend
 _LONGEST_NAME = 60  # letters of a name in a legend or beside an axis
+_DODGE = 0.7  # how much of the room of a category its points take
 
 
 def name_of(scheduler: str) -> str:
@@ -53,15 +57,9 @@ def shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
 
-def name_ticks(axis: Axis, names: Sequence[str]) -> None:
-    """A name at each of the places 0, 1, ..."""
-    axis.set_ticks(range(len(names)), [shortened(visible(name)) for name in names])
-
-
-def style_of(scheduler: str) -> Look:
-    """Colour and dashes of a built-in scheduler, the same in every figure."""
-    look = styles([scheduler])[scheduler]
-    return {key: look[key] for key in ("color", "linestyle")}
+def naming(what: str, schedulers: Sequence[str]) -> str:
+    """A sentence that names schedulers; nothing if there are none."""
+    return f"{what}: {', '.join(map(name_of, schedulers))}." if schedulers else ""
 
 
 def styles(schedulers: Sequence[str]) -> dict[str, Look]:
@@ -72,18 +70,15 @@ def styles(schedulers: Sequence[str]) -> dict[str, Look]:
     """
     known = [*PAPER_SCHEDULERS, *(n for n in built_in("scheduler") if n not in PAPER_SCHEDULERS)]
     taken = {label: known.index(label) for label in schedulers if label in PAPER_SCHEDULERS}
-    for label in schedulers:
-        if label in taken:
-            continue
+    for label in (label for label in schedulers if label not in taken):
         usual = known.index(label) if label in known else None
         used = [place % len(_COLOURS) for place in taken.values()]
-        free = [place for place in range(_LOOKS) if place not in taken.values()]
 
         def cost(place: int, used: list[int] = used, usual: int | None = usual) -> tuple[Any, ...]:
             # Colours first, then the usual look, then the simplest dashes; black belongs to Bench.
             return used.count(place % len(_COLOURS)), place != usual, place == 0, place
 
-        taken[label] = min(free, key=cost)
+        taken[label] = min(set(range(_LOOKS)) - set(taken.values()), key=cost)
     return {label: _look(taken[label]) for label in schedulers}
 
 
@@ -103,50 +98,16 @@ def figure_with(rows: int, columns: int, size: tuple[float, float]) -> tuple[Fig
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def draw_line(axis: Axes, values: FloatArray, look: Look, first: int = 1, **more: Any) -> None:
-    """A line by round, with a few markers on it, each scheduler's at other rounds: they do not hide each other."""
-    rounds = np.arange(first, first + len(values))
-    step = max(1, len(values) // _MARKS)
-    shift = _MARKERS.index(look["marker"]) * step // len(_MARKERS)
-    marks = {"markevery": (shift, step), "ms": 4, "mew": 0.6, "mfc": "white"}
-    axis.plot(rounds, values, **{"lw": 1.3, **marks, **look, **more})
-    axis.set_xlim(1, max(2, rounds[-1]))
-
-
-def draw_band(
-    axis: Axes, band: Band, scheduler: str, look: Look, beside: int = 1, first: int = 1, floor: float | None = None
-) -> None:
-    """Mean and 95 % interval by round, from round ``first`` on; the band ends at ``floor``.
-
-    ``beside`` is the number of bands in the panel: of many, each is fainter.
-    """
-    mean, half = band
-    rounds = np.arange(first, first + len(mean))
-    low = mean - half if floor is None else np.maximum(mean - half, floor)
-    axis.fill_between(rounds, low, mean + half, color=look["color"], alpha=haze(beside), lw=0)
-    draw_line(axis, mean, look, first, label=name_of(scheduler))
-
-
-def haze(bands: int) -> float:
-    """How opaque a band is: many on top of each other must not hide the lines."""
-    return max(0.04, min(0.15, 0.9 / bands))
-
-
-def errors(mean: FloatArray, half: FloatArray, floor: float | None) -> FloatArray:
-    """How far error bars reach down and up, ``[2, ...]``; they end at ``floor``."""
-    low = half if floor is None else np.minimum(half, np.maximum(mean - floor, 0))
-    return np.stack([np.nan_to_num(low), np.nan_to_num(half)])
-
-
-def floor_of(values: Array) -> float | None:
-    """0 for what is never negative, such as counts and shares: then no interval goes below it."""
-    finite = values[np.isfinite(values)]
-    return 0.0 if finite.size and finite.min() >= 0 else None
-
-
-def floors(data: xr.Dataset, metrics: Sequence[str]) -> Mapping[str, float | None]:
-    """``floor_of`` by metric."""
-    return {name: floor_of(data[name].values) for name in metrics}
+def figure_of(
+    count: int, most: int, panel: tuple[float, float], around: tuple[float, float]
+) -> tuple[Figure, list[Axes]]:
+    """A figure of ``count`` panels, at most ``most`` in a row; sizes in inches, ``around`` is that of all the rest."""
+    columns = min(most, count)
+    rows = -(-count // columns)
+    figure, axes = figure_with(rows, columns, (columns * panel[0] + around[0], rows * panel[1] + around[1]))
+    for axis in axes[count:]:
+        axis.remove()
+    return figure, axes[:count]
 
 
 def label_panel(axis: Axes, title: str, x: str, y: str) -> None:
@@ -158,6 +119,76 @@ def label_panel(axis: Axes, title: str, x: str, y: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     if x == "Round" and axis.get_xscale() == "linear":
         whole_numbers(axis.xaxis)
+
+
+def draw_line(axis: Axes, values: FloatArray, look: Look, x: FloatArray | None = None, **more: Any) -> None:
+    """A line by round, or against ``x``.
+
+    It has a few markers, those of each scheduler at other places: they do not hide each other.
+    """
+    step = max(1, len(values) // _MARKS)
+    shift = _MARKERS.index(look["marker"]) * step // len(_MARKERS)
+    marks = {"markevery": (shift, step), "ms": 4, "mew": 0.6, "mfc": "white"}
+    rounds = np.arange(1, len(values) + 1)
+    axis.plot(rounds if x is None else x, values, **{"lw": 1.3, **marks, **look, **more})
+    if x is None:
+        axis.set_xlim(1, max(2, len(values)))
+
+
+def draw_band(
+    axis: Axes,
+    band: Band,
+    scheduler: str,
+    look: Look,
+    beside: int = 1,
+    x: FloatArray | None = None,
+    floor: float | None = None,
+    **more: Any,
+) -> None:
+    """Mean and 95 % interval by round, or against ``x``; the interval ends at ``floor``.
+
+    ``beside`` is the number of bands in the panel: of many, each is fainter, so that they do not hide the lines.
+    """
+    mean, half = band
+    low = mean - half if floor is None else np.maximum(mean - half, floor)
+    haze = max(0.04, min(0.15, 0.9 / beside))
+    rounds = np.arange(1, len(mean) + 1)
+    axis.fill_between(rounds if x is None else x, low, mean + half, color=look["color"], alpha=haze, lw=0)
+    draw_line(axis, mean, look, x, **{"label": name_of(scheduler), **more})
+
+
+def draw_bars(
+    axis: Axes,
+    places: FloatArray,
+    band: Band,
+    look: Look,
+    floor: float | None = None,
+    across: bool = False,
+    **more: Any,
+) -> None:
+    """Means with the bars of their intervals, which end at ``floor``; ``across``: bars to the side, not upwards."""
+    mean, half = band
+    low = half if floor is None else np.minimum(half, np.maximum(mean - floor, 0))
+    ends = np.nan_to_num(np.stack([low, half]))
+    data = {"x": mean, "y": places, "xerr": ends} if across else {"x": places, "y": mean, "yerr": ends}
+    axis.errorbar(**data, **{**look, "linestyle": "none", "ms": 4.5, "elinewidth": 1, "capsize": 2, **more})
+
+
+def dodged(places: FloatArray, number: int, count: int) -> FloatArray:
+    """The places of one of several schedulers whose points stand side by side in each category."""
+    return places + _DODGE * ((number + 0.5) / count - 0.5)
+
+
+def floor_of(values: Array) -> float | None:
+    """0 for what is never negative, such as counts and shares: then no interval goes below it."""
+    finite = values[np.isfinite(values)]
+    return 0.0 if finite.size and finite.min() >= 0 else None
+
+
+def name_ticks(axis: Axis, names: Sequence[str], turned: float = 0) -> None:
+    """A name at each of the places 0, 1, ..., turned by so many degrees."""
+    how: dict[str, Any] = {"rotation": turned, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+    axis.set_ticks(range(len(names)), [shortened(visible(name)) for name in names], **how)
 
 
 def whole_numbers(axis: Axis) -> None:
@@ -180,27 +211,25 @@ def plain_numbers(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def finish(
-    figure: Figure, axis: Axes, title: str, caption: str, columns: int = _IN_A_ROW, colour: str = "0.35"
-) -> Figure:
+def finish(figure: Figure, axis: Axes, title: str, caption: str, colour: str = "0.35") -> Figure:
     """Put title and legend of ``axis`` above the panels, where they hide nothing, and the caption below them."""
     handles, texts = axis.get_legend_handles_labels()
-    longest = max(map(len, texts), default=1)
-    room = int(figure.get_figwidth() * 13 / (longest + 6))  # letters of this size on an inch
+    longest, width = max(map(len, texts), default=1), figure.get_figwidth()
+    room = int(width * 13 / (longest + 6))  # letters of this size on an inch
     legend = figure.legend(
         handles,
         texts,
         loc="outside upper center",
-        ncols=max(1, min(columns, room, len(texts))),
+        ncols=max(1, min(_IN_A_ROW, room, len(texts))),
         frameon=False,
         fontsize=9,
         handlelength=3,
-        title=title,
+        title=wrapped(title, 0.75 * width),
         title_fontsize=10,
     )
     legend.get_title().set_fontweight("bold")
     # Constrained layout knows nothing of a caption's width: break long lines.
-    figure.supxlabel(wrapped(caption, figure.get_figwidth()), fontsize=8, color=colour)
+    figure.supxlabel(wrapped(caption, width), fontsize=8, color=colour)
     return figure
 
 
@@ -210,11 +239,6 @@ def wrapped(caption: str, width: float) -> str:
 
     lines = (wrap(line, int(17 * width)) for line in caption.splitlines())
     return "\n".join("\n".join(line) for line in lines)
-
-
-def listed(what: str, schedulers: Sequence[str]) -> str:
-    """A sentence that names schedulers; nothing if there are none."""
-    return f"{what}: {', '.join(name_of(k) for k in schedulers)}." if schedulers else ""
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:

@@ -1,30 +1,73 @@
-"""Learning curves, a single instance, and targets reached."""
+"""Trained runs: learning curves, a single instance, and targets reached."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedwave.errors import plural
-from fedwave.experiments.analysis.labels import sentences, title_at
+from fedwave.experiments.analysis.captions import dataset_of, is_synthetic, sentences, title_at
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import label_of, labels, series
+from fedwave.experiments.store.dataset import Point, curves_of, long_name, scheduler_labels, series, task_metric
 from fedwave.metrics import training_metrics
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedwave.experiments.report.learning import Learning
     from fedwave.learning.curves import Curves
 
 _ENOUGH_FOR_A_BAND = 5
 _SIZE = (10, 4.8)
-_LINE = 0.085  # of the height of a panel: a line of small text
+_TARGETS = {"ms": 4.5, "mew": 1.0, "markevery": None}  # every target has its marker
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What the figures of a trained run show: of a point of a run, or of the tables that it left."""
+
+    data: xr.Dataset  # loss, accuracy, ... [scheduler, instance, round]; its attributes as those of results
+    dataset: str  # the one that was asked for
+    targets: tuple[float, ...] = ()
+    synthetic: bool = False  # synthetic data replaced the dataset
+    where: Mapping[str, Any] = field(default_factory=dict)  # of a sweep: the place on its axes
+
+    @classmethod
+    def of(cls, point: Point) -> Learning:
+        """What the figures of a point show."""
+        how = point.experiment
+        return cls(point.data, dataset_of(how), tuple(how.targets), is_synthetic(how), point.where)
+
+    @property
+    def caption(self) -> str:
+        """What was trained and how it was evaluated."""
+        test, loss = (f"{self.data.attrs[name]:,}" for name in ("test_images", "loss_images"))
+        kind = "images" if self.metric == "accuracy" else "samples"
+        text = f"{self.dataset}: {self.metric} on {test} test {kind}, loss on {loss} training {kind}."
+        warning = f"SYNTHETIC DATA, not {self.dataset}: the real files are unavailable.\n"
+        return (warning if self.synthetic else "") + text
+
+    @property
+    def metric(self) -> str:
+        """What the models were tested by."""
+        return task_metric(self.data)
+
+    def curves(self) -> dict[str, Curves]:
+        """The curves of every scheduler."""
+        return {label: curves_of(self.data, label) for label in scheduler_labels(self.data)}
+
+
+def learning_figures(learnt: Learning) -> dict[str, Figure]:
+    """The figures of a trained run, by the names of their files."""
+    found = {"learning-curves": curves_figure(learnt), "one-instance": single_figure(learnt)}
+    return found | ({"targets": targets_figure(learnt)} if learnt.targets else {})
 
 
 def curves_figure(learnt: Learning) -> Figure:
@@ -41,7 +84,7 @@ def curves_figure(learnt: Learning) -> Figure:
 
 def draw_means(axis: Axes, learnt: Learning, metric: str) -> None:
     """The loss or the metric of every scheduler in a panel."""
-    looks = common.styles(labels(learnt.data))
+    looks = common.styles(scheduler_labels(learnt.data))
     means = [
         _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
         for label, curves in learnt.curves().items()
@@ -66,12 +109,12 @@ def training_figure(curves: Curves) -> Figure:
 def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: int) -> FloatArray:
     """The mean of the instances, which is returned, with their band or, of few, each of them."""
     mean, half = band(values, skip_nan=True)
-    rounds, instances = np.arange(1, len(mean) + 1), values.shape[1]
+    rounds, instances = values.shape
     if instances >= _ENOUGH_FOR_A_BAND:
-        low, high = np.where(mean < 0, mean - half, np.maximum(mean - half, 0)), mean + half
-        axis.fill_between(rounds, low, high, color=look["color"], alpha=common.haze(beside), lw=0)
-    elif instances > 1:
-        axis.plot(rounds, values, lw=0.5, alpha=0.5, color=look["color"])
+        common.draw_band(axis, (mean, half), "", look, beside, floor=common.floor_of(mean), label=name)
+        return mean
+    if instances > 1:
+        axis.plot(np.arange(1, rounds + 1), values, lw=0.5, alpha=0.5, color=look["color"])
     common.draw_line(axis, mean, look, label=name)
     return mean
 
@@ -97,9 +140,10 @@ def single_figure(learnt: Learning) -> Figure:
 
 def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
     """The same of the first instance alone."""
-    looks = common.styles(labels(learnt.data))
+    looks = common.styles(scheduler_labels(learnt.data))
     for label, curves in learnt.curves().items():
-        name = f"{_name(label, curves)} ({_spikes(curves)})"
+        spikes = _mean_of_finite(curves.spikes())
+        name = f"{_name(label, curves)} ({'-' if np.isnan(spikes) else f'{spikes:.1f}'})"
         common.draw_line(axis, curves.series[metric][:, 0], looks[label], label=name)
     _frame(axis, learnt, metric, None)
 
@@ -111,7 +155,7 @@ def targets_figure(learnt: Learning) -> Figure:
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
     common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
     draw_shares(left, learnt)
-    moved = "Points in (a) are shifted sideways to be seen." if len(labels(learnt.data)) > 1 else ""
+    moved = "Points in (a) are shifted sideways to be seen." if len(scheduler_labels(learnt.data)) > 1 else ""
     note = sentences(draw_rounds_needed(right, learnt), moved)
     return _with_caption(figure, left, learnt, note)
 
@@ -121,88 +165,40 @@ def draw_shares(axis: Axes, learnt: Learning) -> None:
 
     Most schedulers share most points, so each is moved sideways by a part of the distance between targets.
     """
-    targets, looks = _targets(learnt), common.styles(labels(learnt.data))
+    targets, looks = np.array(learnt.targets), common.styles(scheduler_labels(learnt.data))
     step = np.ptp(targets) / max(1, len(targets) - 1) or 0.01
     for place, (label, curves) in enumerate(learnt.curves().items()):
-        share = [float(curves.reaches(target).mean()) for target in targets]
-        look = {**looks[label], "ms": 4, "lw": 1.2}
-        moved = 0.06 * step * (place - (len(looks) - 1) / 2)
-        axis.plot(targets + moved, share, label=_name(label, curves), **look)
+        share = np.array([curves.reaches(target).mean() for target in targets])
+        moved = targets + 0.06 * step * (place - (len(looks) - 1) / 2)
+        common.draw_line(axis, share, looks[label], moved, **_TARGETS, mfc=None, label=_name(label, curves))
     axis.set_ylim(-0.03, 1.03)
     _name_targets(axis, targets)
 
 
 def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str:
-    """The mean round from which three in a row beat a target. Returns what to say of those that never do."""
-    from matplotlib.patheffects import withStroke
+    """The mean round from which three in a row beat a target; hollow where some instances never do.
 
-    targets, looks = _targets(learnt), common.styles(labels(learnt.data))
-    some_missing, means = False, []
-    never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
-    for label, curves in learnt.curves().items():
-        look = {**looks[label], "ms": 4, "lw": 1.2}
-        needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
-        mean = [_mean_of_finite(row) for row in needed]
-        means.append(mean)
-        axis.plot(targets, mean, label=_name(label, curves), **look)
-        for target, value, row in zip(targets.tolist(), mean, needed, strict=True):
-            count = np.count_nonzero(~np.isfinite(row))
-            some_missing |= count == row.size
-            if 0 < count < row.size:
-                never.setdefault(target, []).append((value, f"{count} never", look["color"]))
-    top = learnt.data.sizes["round"]
-    line, drawn = _LINE * top, np.array(means)
-    for target, notes in never.items():
-        notes.sort(key=lambda note: note[0])
-        places = _apart([value for value, _, _ in notes], line, top)
-        met = _meets_a_curve(places, targets, drawn, target, line)
-        # To the right; to the left where curves come by, unless that is outside the frame.
-        to, side = (-6, "right") if met and target > targets.min() else (6, "left")
-        for (_, text, colour), place in zip(notes, places, strict=True):
-            how: dict[str, Any] = {"textcoords": "offset points", "va": "center", "ha": side}
-            note = axis.annotate(text, (target, place), (to, 0), fontsize=7, color=colour, **how)
-            note.set_path_effects([withStroke(linewidth=2, foreground="white")])  # also on a curve
-    axis.set_ylim(0, 1.05 * top)
-    reach = np.ptp(targets)
-    if reach > 0:  # all targets, also those that nobody reaches, and room for "k never"
-        axis.set_xlim(targets.min() - 0.05 * reach, targets.max() + 0.15 * reach)
-    _name_targets(axis, targets)
-    counts = "'k never': instances that never get there, left out of the mean." if never else ""
-    missing = f"No point in {letter}: no instance gets there." if some_missing else ""
-    return sentences(counts, missing)
-
-
-def _meets_a_curve(places: list[float], targets: FloatArray, means: FloatArray, target: float, gap: float) -> bool:
-    """Does a curve, of ``means[curve, target]``, pass one of the places on its way to the next target?"""
-    later = targets[targets > target]
-    if not later.size:
-        return False
-    ends = means[:, [np.flatnonzero(targets == at)[0] for at in (target, later.min())]]
-    ends = ends[np.isfinite(ends).all(axis=1)]
-    low, high = ends.min(axis=1, initial=np.inf) - gap, ends.max(axis=1, initial=-np.inf) + gap
-    return any(bool(((low <= place) & (place <= high)).any()) for place in places)
-
-
-def _apart(values: list[float], gap: float, top: float) -> list[float]:
-    """As near as can be to the values, which rise, but ``gap`` apart and from 0 to ``top``; nearer if they are many.
-
-    >>> _apart([10, 40, 42, 99], 6, 100)
-    [10.0, 38.0, 44.0, 99.0]
-    >>> _apart([97, 98, 99], 5, 100)
-    [90.0, 95.0, 100.0]
-    >>> _apart([1, 1, 1], 80, 100)
-    [0.0, 50.0, 100.0]
+    Returns what to say of those.
     """
-    from scipy.optimize import isotonic_regression
-
-    gap = min(gap, top / max(1, len(values) - 1))
-    steps = gap * np.arange(len(values))
-    lowest = np.clip(isotonic_regression(values - steps).x, 0, top - steps[-1])
-    return list((lowest + steps).tolist())
-
-
-def _targets(learnt: Learning) -> FloatArray:
-    return np.array(learnt.targets)
+    targets, looks = np.array(learnt.targets), common.styles(scheduler_labels(learnt.data))
+    some = none = False
+    for label, curves in learnt.curves().items():
+        needed = np.stack([curves.rounds_to(target) for target in targets])  # [target, instance]
+        missing = (~np.isfinite(needed)).mean(axis=1)
+        mean = np.array([_mean_of_finite(row) for row in needed])
+        common.draw_line(axis, mean, looks[label], targets, **_TARGETS, label=_name(label, curves))
+        full = np.where(missing == 0, mean, np.nan)
+        axis.plot(targets, full, ls="none", marker=looks[label]["marker"], ms=4.5, color=looks[label]["color"])
+        some, none = some | bool(((missing > 0) & (missing < 1)).any()), none | bool((missing == 1).any())
+    axis.set_ylim(0, 1.05 * learnt.data.sizes["round"])
+    reach = 0.05 * np.ptp(targets)
+    if reach > 0:  # all targets, also those that nobody reaches
+        axis.set_xlim(targets.min() - reach, targets.max() + reach)
+    _name_targets(axis, targets)
+    return sentences(
+        "Hollow: some instances never get there, and are left out of the mean." if some else "",
+        f"No point in {letter}: no instance gets there." if none else "",
+    )
 
 
 def _name_targets(axis: Axes, targets: FloatArray) -> None:
@@ -213,8 +209,8 @@ def _name_targets(axis: Axes, targets: FloatArray) -> None:
 def _two_panels(learnt: Learning) -> tuple[Figure, list[Axes]]:
     figure, axes = common.figure_with(1, 2, _SIZE)
     for axis, letter, metric in zip(axes, "ab", ("loss", learnt.metric), strict=True):
-        label = label_of(learnt.data, metric)
-        common.label_panel(axis, f"({letter}) {label}", "Round", label)
+        text = long_name(learnt.data, metric)
+        common.label_panel(axis, f"({letter}) {text}", "Round", text)
     return figure, axes
 
 
@@ -222,27 +218,22 @@ def _frame(axis: Axes, learnt: Learning, metric: str, top: float | None) -> None
     if metric == "loss":
         axis.set_ylim(bottom=0, top=top)
         return
-    best = _largest([series(learnt.data, label, metric) for label in labels(learnt.data)])
+    best = _largest([series(learnt.data, label, metric) for label in scheduler_labels(learnt.data)])
     if metric == "accuracy":
         axis.set_ylim(0.0, min(1.0, best * 1.05))
-    elif not (learnt.data[metric].values < 0).any():
+    elif common.floor_of(learnt.data[metric].values) is not None:
         axis.set_ylim(0.0, best * 1.05)
 
 
 def _with_caption(figure: Figure, axis: Axes, learnt: Learning, note: str) -> Figure:
     colour = "#B00020" if learnt.synthetic else "0.35"
     text = f"{learnt.caption}\n{sentences(note, Randomness.of(learnt.data).note)}".rstrip()
-    return common.finish(figure, axis, title_at(learnt.where, learnt.data), text, colour=colour)
+    return common.finish(figure, axis, title_at(learnt.where, learnt.data), text, colour)
 
 
 def _name(label: str, curves: Curves) -> str:
     lost = int(np.count_nonzero(curves.diverged))
     return common.name_of(label) + (f" ({lost} diverged)" if lost else "")
-
-
-def _spikes(curves: Curves) -> str:
-    mean = _mean_of_finite(curves.spikes())
-    return "-" if np.isnan(mean) else f"{mean:.1f}"
 
 
 def _mean_of_finite(values: FloatArray) -> float:

@@ -1,4 +1,4 @@
-"""Words for people: what was run, what was varied, and the headings of narrow tables."""
+"""Words for titles and captions: what was run, and what was varied."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import plural
+from fedwave.experiments.config.experiment import Experiment
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_AXES = {
+_FIELDS = {
     "network.slots": "Slots W",
     "network.devices": "Devices U",
     "network.gamma": "Cost of a waiting shard γ",
     "network.rate": "Arrivals per device and round (shards)",
-    "network.fading": "Fading",
     "network.success": "Success model",
-    "network.arrivals": "Arrivals",
     "network.file": "Device table",
     "network.kind": "Network",
-    "task.dataset": "Dataset",
-    "task.model": "Model",
     "task.partition": "Partition of the classes",
     "task.aggregation": "Aggregation rule",
     "task.shard_size": "Samples in a shard",
@@ -34,9 +31,6 @@ _AXES = {
     "task.metric": "Metric",
     "task.optimizer": "Optimizer",
     "training.tolerance": "Tolerance of skipped training",
-    "rounds": "Rounds",
-    "instances": "Instances",
-    "seed": "Seed",
     "burn_in": "Rounds left out",
     "network.set.rate": "Arrivals per device and round (shards)",
     "network.set.distance_m": "Distance (m)",
@@ -50,20 +44,31 @@ _STATED = ("network.slots", "network.devices", "network.gamma", "rounds", "insta
 _ROOMS = {"fading": "Fading", "success": "Success model", "arrivals": "Arrivals", "aggregation": "Aggregation"}
 
 
-def axis_label(axis: str) -> str:
-    """An axis of a sweep as people call it.
+def field_name(field: str) -> str:
+    """A field of an experiment, such as the axis of a sweep, as people call it.
 
-    >>> axis_label("network.slots"), axis_label("network.fading.k_factor")
+    >>> field_name("network.slots"), field_name("network.fading.k_factor")
     ('Slots W', 'Fading: k factor')
     """
-    if axis in _AXES:
-        return _AXES[axis]
-    *rooms, last = axis.split(".")
+    if field in _FIELDS:
+        return _FIELDS[field]
+    *rooms, last = field.split(".")
     words = last.replace("_", " ")
     if rooms and rooms[0] in ("schedulers", "metrics"):
         return f"{'.'.join(rooms[1:])}: {words}"
     room = _ROOMS.get(rooms[-1]) if rooms else None
     return f"{room}: {words}" if room else words[:1].upper() + words[1:]
+
+
+def is_synthetic(experiment: Experiment) -> bool:
+    """Whether synthetic data replaced a dataset that was unavailable."""
+    return experiment.task is not None and experiment.task.instead_of is not None
+
+
+def dataset_of(experiment: Experiment) -> str:
+    """The dataset that was asked for."""
+    assert experiment.task is not None, "nothing was learnt"
+    return experiment.task.instead_of or str(experiment.task.dataset)
 
 
 def facts(data: xr.Dataset) -> dict[str, str]:
@@ -89,21 +94,21 @@ def _instances(numbers: Sequence[int]) -> str:
     return f"{count} ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else f"instance {numbers[0]}"
 
 
-def title(*points: xr.Dataset) -> str:
+def title(*data: xr.Dataset) -> str:
     """What was run, in one line; of several points of a sweep, what is the same in all."""
-    first, *others = (facts(data) for data in points)
+    first, *others = map(facts, data)
     return ", ".join(text for key, text in first.items() if all(o.get(key) == text for o in others))
 
 
-def title_at(where: Mapping[str, Any], *points: xr.Dataset) -> str:
+def title_at(where: Mapping[str, Any], *data: xr.Dataset) -> str:
     """What was run at a place of a sweep: the place on axes that the title does not state anyway, and the title."""
     more = {axis: value for axis, value in where.items() if axis not in _STATED}
-    return ", ".join(filter(None, (place(more), title(*points))))
+    return ", ".join(filter(None, (point_name(more), title(*data))))
 
 
-def place(where: Mapping[str, Any]) -> str:
+def point_name(where: Mapping[str, Any]) -> str:
     """A point of a sweep: "Slots W = 3, Seed = 1"."""
-    return ", ".join(f"{axis_label(axis)} = {value}" for axis, value in where.items())
+    return ", ".join(f"{field_name(axis)} = {value}" for axis, value in where.items())
 
 
 def burn_in_note(rounds: int) -> str:
@@ -114,22 +119,3 @@ def burn_in_note(rounds: int) -> str:
 def sentences(*texts: str) -> str:
     """Joins the non-empty sentences with spaces."""
     return " ".join(filter(None, texts))
-
-
-# Heading, factor, decimals, unit and meaning of metrics in a narrow table.
-NARROW: dict[str, tuple[str, int, int, str, str]] = {
-    "score": ("score", 1, 2, "", ""),
-    "backlog": ("backlog", 1, 1, "", "Backlog: shards that wait."),
-    "delivered_share": ("delivered", 100, 1, "%", "Delivered: share of the shards."),
-    "jain": ("Jain", 1, 2, "", "Jain: fairness of uploads."),
-    "mean_age": ("age", 1, 1, "", "Age: rounds since a device's last delivery."),
-    "worst_age": ("worst", 1, 0, "", "Worst: the largest age."),
-    "accuracy": ("accuracy", 1, 4, "", "Accuracy: on test images, after the last round."),
-    "loss": ("loss", 1, 3, "", "Loss: on training images."),
-    "spikes": ("spikes", 1, 1, "", "Spikes: rounds whose loss jumps up."),
-}
-
-
-def meanings(metrics: Sequence[str]) -> str:
-    """What the headings of these columns mean."""
-    return sentences(*(NARROW[name][-1] for name in metrics if name in NARROW))

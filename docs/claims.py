@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from committed import Results, column, estimate_in
 from scipy import special
-
-import fedwave as fw
-from fedwave.paper import Floats
-from fedwave.paper.compact import Row, read_rows
-from fedwave.paper.results import Results, column, estimate_in
-from fedwave.paper.verdicts import (
+from verdicts import (
     HOLDS,
     NOT,
     OPEN,
@@ -43,6 +39,10 @@ from fedwave.paper.verdicts import (
     with_width,
     within,
 )
+
+import fedwave as fw
+from fedwave.paper import Floats
+from fedwave.paper.compact import Row, read_rows
 
 SCORE, LEARNING, THEOREMS = Claims(), Claims(), Claims()
 PARTS = {"score": SCORE, "learning": LEARNING, "theorems": THEOREMS}
@@ -492,5 +492,5 @@ def _choice(rows: list[Row]) -> str:
         means = [pair(estimate_in(mine[name], "mean", "half_width"), 3) for name in known]
         apart = {k: estimate_in(mine[k], "difference", "difference_half_width") for k in OTHERS if k in mine}
         shown.append([*point, *means, judged(apart, below, SIMILAR_ACCURACY)])
-    heading = [*map(fw.figures.axis_label, axes), *map(fw.figures.name_of, known), "RR, W-max below ALSA-PI"]
+    heading = [*map(fw.figures.field_name, axes), *map(fw.figures.name_of, known), "RR, W-max below ALSA-PI"]
     return "\n" + fw.tables.markdown(heading, shown)
