@@ -27,7 +27,7 @@ class Optimizer(ABC):
     ...     def step(self, memory, gradient, number):
     ...         return memory, gradient / (abs(gradient) + 1e-12)
     >>> fw.check(Sign)
-    optimizer 'sign': 7 checks passed
+    optimizer 'sign': 6 checks passed
     """
 
     family: ClassVar[str] = "optimizer"

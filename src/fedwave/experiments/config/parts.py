@@ -63,6 +63,8 @@ class Part(Mapping[str, Any]):
         for key, value in content.items():
             if isinstance(value, float) and value != value:  # NaN equals nothing, so no run could go on with it
                 raise FedwaveError(f"{where}.{key} is {value}, must be a number.")
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:  # no file could hold it
+                raise FedwaveError(f"{where}.{key} is a number of too many digits: give a smaller one.")
         label = content.get(_LABEL, "-")
         if not (isinstance(label, str) and label.strip() and visible(label) == label):
             raise FedwaveError(f"{where}.{_LABEL} is {short_repr(label)}, must be a text of one line.")
