@@ -190,6 +190,16 @@ def test_devices_of_a_run_go_on_where_they_stopped(rule: str, wanted: list[list[
     assert found == wanted
 
 
+@pytest.mark.parametrize("name", ["users, own loss", "users, sync"])
+def test_training_in_lock_step_equals_the_replay_of_its_trace(name: str) -> None:
+    network = fw.random_network(DEVICES, 2, seed=3, miss_probability=0.3)
+    made, more = task_named(name, optimizer="adam"), {"precision": "float64"}
+    trace, curves = fw.train_in_lock_step(network, "update-aware", made, rounds=5, instances=2, **more)
+    again = fw.train(trace, made, tolerance=0, **more)
+    np.testing.assert_allclose(curves.loss, again.loss, rtol=1e-9)
+    assert (curves.loss[-1] != curves.loss[0]).all()
+
+
 def test_curves_have_the_metric_by_its_name(tmp_path: Path) -> None:
     trace = fw.simulate(fw.random_network(DEVICES, 2, seed=3), "age", rounds=3, instances=2)
     curves = fw.train(trace, task_named("table"), sizes=fw.EvaluationSizes(test_images=10, full_every=2))

@@ -26,6 +26,7 @@ from fedwave.learning.dropout import key_dropout, seeded
 from fedwave.learning.model_rows import Tensors, as_tensor, carried_state, trained_parameters
 
 _STEPS, _RATE = 2, 0.05  # of the trial
+_Loss = Callable[[Tensor], Tensor]  # of outputs
 _OF_MODULES = ("_parameters", "_buffers", "_modules", "training")
 
 
@@ -86,7 +87,7 @@ def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset, loss: 
                     f"the model keeps something from one pass to the next ({name}): it must be a buffer, as models of "
                     "all devices take turns in one module, and random numbers must come from torch's own generator."
                 )
-        _check_turns(one, again, other, images, labels, loss)
+        _check_turns(one, again, other, images, lambda outputs: loss(outputs, as_tensor(labels, outputs.dtype)))
     return draws
 
 
@@ -191,9 +192,7 @@ def _kept(model: nn.Module) -> dict[str, bytes]:
     return found
 
 
-def _check_turns(
-    trains: nn.Module, evaluates: nn.Module, alone: nn.Module, images: Tensor, labels: Tensor, loss: Criterion
-) -> None:
+def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, images: Tensor, loss: _Loss) -> None:
     """Raises unless another module of the same kind computes the same with the tensors of this one, image by image.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
@@ -202,15 +201,15 @@ def _check_turns(
         for model in (trains, evaluates, alone):
             model.to(dtype)
         start, rest = trained_parameters(alone), carried_state(alone)
-        images, labels = as_tensor(images, dtype), as_tensor(labels, dtype)
+        images = as_tensor(images, dtype)
         try:
-            own = _trained_alone(alone, images, labels, loss)
+            own = _trained_alone(alone, images, loss)
         except Exception:  # forward is the user's: in double precision it may fail with anything
             if dtype is torch.float32:
                 raise
             continue
         with _refusing(images):
-            in_turns = _trained_in_turns(trains, evaluates, start, rest, images, labels, loss)
+            in_turns = _trained_in_turns(trains, evaluates, start, rest, images, loss)
         limit = relative * max(float(output.abs().max()) for output in own)
         if any(_differ(a, b, limit) for a, b in zip(own, in_turns, strict=True)):
             raise FedwaveError(
@@ -233,7 +232,7 @@ def _differ(a: Tensor, b: Tensor, limit: float) -> bool:
     return a.shape != b.shape or float((a - b).abs().max()) > limit
 
 
-def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor, loss: Criterion) -> list[Tensor]:
+def _trained_alone(model: nn.Module, images: Tensor, loss: _Loss) -> list[Tensor]:
     """The outputs in and after every step of ordinary training."""
     masks, found = key_dropout(model), []
     for number in range(_STEPS):
@@ -242,7 +241,7 @@ def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor, loss: Crite
         optimiser.zero_grad()
         with seeded(number), masks.keyed_by(torch.tensor(number)):
             outputs = model(images.clone())
-        loss(outputs, labels).backward()  # type: ignore[no-untyped-call]
+        loss(outputs).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         with torch.no_grad():
             found += [outputs.detach(), model.eval()(images.clone())]
@@ -250,7 +249,7 @@ def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor, loss: Crite
 
 
 def _trained_in_turns(
-    trains: nn.Module, evaluates: nn.Module, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, loss: Criterion
+    trains: nn.Module, evaluates: nn.Module, w: Tensors, rest: Tensors, images: Tensor, loss: _Loss
 ) -> list[Tensor]:
     """The same, in one module that trains and another one that evaluates."""
     masks, found = key_dropout(trains), []
@@ -259,7 +258,7 @@ def _trained_in_turns(
         w = {name: p.detach().clone().requires_grad_() for name, p in w.items()}
         with seeded(number), masks.keyed_by(torch.tensor(number)):
             outputs = functional_call(trains, (w, rest), (images.clone(),))
-        gradients = torch.autograd.grad(loss(outputs, labels), list(w.values()), allow_unused=True)
+        gradients = torch.autograd.grad(loss(outputs), list(w.values()), allow_unused=True)
         w = {k: p if g is None else p - _RATE * g for (k, p), g in zip(w.items(), gradients, strict=True)}
         with torch.no_grad():
             evaluates.eval()
