@@ -59,7 +59,6 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "duckdb": "nowhere",
     "ruamel": "files",
     "platformdirs": "files",
-    "pooch": "learning",
     "requests": "learning",
     "yaml": "nowhere",
 }
@@ -208,7 +207,6 @@ HEAVY = {
     "ruamel",
     "ruamel.yaml",
     "scipy.special",
-    "pooch",
     "requests",
 }
 

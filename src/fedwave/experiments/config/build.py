@@ -133,17 +133,6 @@ def settings_for_model(config: TrainingConfig, task: TaskConfig) -> Settings:
     return used.for_model(bare_model(task.dataset, task.model))
 
 
-def training_advice(experiment: Experiment) -> str | None:
-    """What to install so that an experiment trains faster; None: nothing."""
-    task = experiment.task
-    if task is None or task.loss is not None or task.optimizer is not None:
-        return None
-    from fedwave.learning.backends.cpu.chain import numba_advice
-    from fedwave.learning.task import bare_model
-
-    return numba_advice(lambda: bare_model(task.dataset, task.model), settings_of(experiment.training)[0])
-
-
 def network_of(config: NetworkConfig) -> Network:
     """The network that a configuration describes.
 
