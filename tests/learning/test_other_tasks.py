@@ -145,7 +145,7 @@ def test_local_training_is_that_of_torchs_own_optimizers(optimizer: str) -> None
         "momentum:momentum=0.8": lambda: torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.8),
         "adam:beta2=0.95": lambda: torch.optim.Adam(model.parameters(), lr=0.02, betas=(0.9, 0.95)),
     }[optimizer]()
-    x, y = (torch.as_tensor(array).double() for array in (data.train_images, data.train_labels))
+    x, y = (torch.as_tensor(array).double() for array in (data.train_inputs, data.train_targets))
     for _ in range(6):
         theirs.zero_grad()
         (model(x)[:, 0] - y).square().mean().backward()  # type: ignore[no-untyped-call]

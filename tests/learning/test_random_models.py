@@ -95,8 +95,8 @@ def _plain_distance(task: Task, dtype: torch.dtype) -> float:
     for step, chosen in enumerate(order):
         step_key = step_keys(torch.tensor(key), step)
         with seeded(int(step_key), CPU), noise.keyed_by(step_key):
-            outputs = model(torch.as_tensor(task.dataset.train_images[chosen]).to(dtype))
-        loss = F.cross_entropy(outputs, torch.as_tensor(task.dataset.train_labels[chosen]))
+            outputs = model(torch.as_tensor(task.dataset.train_inputs[chosen]).to(dtype))
+        loss = F.cross_entropy(outputs, torch.as_tensor(task.dataset.train_targets[chosen]))
         for name, p in model.named_parameters():
             loss = loss + task.prox / 2 * ((p - start[name]) ** 2).sum() + task.l2 / 2 * (p**2).sum()
         optimiser.zero_grad()

@@ -384,13 +384,13 @@ DATASET = [
     (lambda: np.zeros((3, 1, 4, 4)), "declaration", ("ndarray", "Dataset")),
     (3, "declaration", ("function",)),
     (lambda: synthetic(train=0), "declaration", ("synthetic", "train", 0)),
-    (small_but(train_labels=one_more, test_labels=one_more), "labels", ("label 0",)),
+    (small_but(train_targets=one_more, test_targets=one_more), "labels", ("label 0",)),
     (
         lambda: Dataset("one", np.zeros((4, 1, 2, 2)), [0] * 4, np.zeros((2, 1, 2, 2)), [0, 0]),
         "labels",
         ("classes", "two"),
     ),
-    (small_but(test_images=lambda found: outside().random(found.shape)), "repetition", ("test_images",)),
+    (small_but(test_inputs=lambda found: outside().random(found.shape)), "repetition", ("test_inputs",)),
     (small_but(name=lambda found: f"try-{next(_from_outside)}"), "repetition", ("name",)),
 ]
 

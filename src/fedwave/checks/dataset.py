@@ -17,9 +17,9 @@ def _tried(trial: Trial) -> None:
     if not isinstance(made, Dataset):
         raise FedwaveError(
             f"it returns a {type(made).__name__}, must return a Dataset: "
-            "Dataset(name, train_images, train_labels, test_images, test_labels)."
+            "Dataset(name, train_inputs, train_targets, test_inputs, test_targets)."
         )
-    for name in ("name", "train_images", "train_labels", "test_images", "test_labels", "owner", "classes"):
+    for name in ("name", "train_inputs", "train_targets", "test_inputs", "test_targets", "owner", "classes"):
         trial.kept.append((name, getattr(made, name), None))  # a Dataset has checked its arrays
 
 
@@ -27,7 +27,7 @@ def _labels(trial: Trial) -> bool | None:
     found = {name: value for name, value, _ in trial.kept}
     if not found["classes"]:
         return False  # of numbers, for regression
-    seen = np.bincount(found["train_labels"].ravel(), minlength=found["classes"])
+    seen = np.bincount(found["train_targets"].ravel(), minlength=found["classes"])
     if not seen.all():
         raise FedwaveError(
             f"no training image has the label {int(np.argmin(seen))}, but labels go up to {found['classes'] - 1}: "

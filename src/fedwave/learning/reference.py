@@ -98,11 +98,11 @@ def _train_locally(
     buffers = {name: p.clone() for name, p in buffers.items()}  # batch norm writes into them
     memory = [task.optimizer.start(p.detach()) for p in w.values()]
     for step, chosen in enumerate(order):
-        images = as_tensor(task.dataset.train_images[chosen], dtype)
-        labels = as_tensor(task.dataset.train_labels[chosen], dtype)
+        inputs = as_tensor(task.dataset.train_inputs[chosen], dtype)
+        targets = as_tensor(task.dataset.train_targets[chosen], dtype)
         step_key = step_keys(torch.tensor(key), step)
         with seeded(int(step_key)), masks.keyed_by(step_key):
-            loss = task.loss(functional_call(model, (w, buffers), (images,)), labels)
+            loss = task.loss(functional_call(model, (w, buffers), (inputs,)), targets)
         for name in w:
             loss = loss + task.prox / 2 * ((w[name] - start[name]) ** 2).sum()
             loss = loss + task.l2 / 2 * (w[name] ** 2).sum()

@@ -100,8 +100,8 @@ class Task:
             one = getattr(self, what)
             if one.function in (cross_entropy, accuracy) and not data.classes:
                 raise FedwaveError(
-                    f"task {what} is {one.text}, but the targets of {data.name} are {data.train_labels.dtype}, must be "
-                    "classes as whole numbers: convert them (.astype(int)), or choose loss='mse'."
+                    f"task {what} is {one.text}, but the targets of {data.name} are {data.train_targets.dtype}, must "
+                    "be classes as whole numbers: convert them (.astype(int)), or choose loss='mse'."
                 )
         if isinstance(self.partition, ByOwner):
             if data.owner is None:
@@ -116,7 +116,7 @@ class Task:
 
     @property
     def _has_labels(self) -> bool:
-        return self.dataset.classes > 0 and self.dataset.train_labels.ndim == 1
+        return self.dataset.classes > 0 and self.dataset.train_targets.ndim == 1
 
     @property
     def classes(self) -> int:
@@ -127,7 +127,7 @@ class Task:
     def is_usual(self) -> bool:
         """Does it classify images by cross-entropy? That is what the fastest gradients are made for."""
         data = self.dataset
-        images = data.train_images.ndim == 4 and data.train_images.dtype == np.float32 and data.train_labels.ndim == 1
+        images = data.train_inputs.ndim == 4 and data.train_inputs.dtype == np.float32 and data.train_targets.ndim == 1
         return images and self.loss.function is cross_entropy
 
     @property
@@ -156,11 +156,11 @@ class Task:
     def __repr__(self) -> str:
         data, given = self.dataset, self.numbers
         model = self.model_name
-        shape = " x ".join(str(n) for n in data.train_images.shape[1:])
+        shape = " x ".join(str(n) for n in data.train_inputs.shape[1:])
         others = ", ".join(f"{name} {given[name]}" for name in ("loss", "metric", "optimizer"))
         numbers = ", ".join(f"{k} {v}" for k, v in given.items() if not isinstance(v, str))
         return (
-            f"Task {data.name!r}: {len(data.train_labels):,} training and {len(data.test_labels):,} test samples "
+            f"Task {data.name!r}: {len(data.train_targets):,} training and {len(data.test_targets):,} test samples "
             f"({shape}), {data.about_targets}\n"
             f"  {model}, {numbers}\n  partition {given['partition']}, aggregation {given['aggregation']}\n  {others}"
         )
@@ -175,7 +175,7 @@ class Task:
                     "with partition 'owner' each user is one device, so make them the same number."
                 )
             return OwnerSampler(data.owner, self.shard_size)
-        labels = data.train_labels if self._has_labels else np.zeros(len(data.train_labels), np.int64)
+        labels = data.train_targets if self._has_labels else np.zeros(len(data.train_targets), np.int64)
         return Sampler(labels, self.partition, self.shard_size)
 
     def labels(self) -> Labels | None:
@@ -185,16 +185,16 @@ class Task:
             return None
         # By these two, no device draws from the whole training set. By a subclass of the user's, one may.
         skewed = type(self.partition) in (Dirichlet, ByClass)
-        small = np.min_scalar_type(int(data.train_labels.max()))
-        training = None if skewed else data.train_labels.astype(small)
-        classes = int(data.train_labels.max()) + 1
+        small = np.min_scalar_type(int(data.train_targets.max()))
+        training = None if skewed else data.train_targets.astype(small)
+        classes = int(data.train_targets.max()) + 1
         return Labels(self.partition, classes, self.shard_size, training)
 
     def new_model(self, seed: int, instance: int) -> nn.Module:
         """A freshly initialised model: the same for every scheduler of an instance."""
         number = int(stream(seed, "weights", instance).integers(2**62))
         with seeded(number):
-            return make_model(self.model, torch.as_tensor(self.dataset.train_images[:2]))
+            return make_model(self.model, torch.as_tensor(self.dataset.train_inputs[:2]))
 
     def trained_model(self, weights: Mapping[str, Array]) -> nn.Module:
         """A model with weights from a training (``curves.weights[i]``), in eval mode."""

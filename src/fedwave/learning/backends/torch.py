@@ -23,10 +23,10 @@ from fedwave.types import IntArray
 _IMAGES_AT_ONCE = 1000  # 10,000 would need gigabytes for the first layer of a large model
 
 
-def model_outputs(model: nn.Module, state: Tensors, images: Tensor) -> Tensor:
+def model_outputs(model: nn.Module, state: Tensors, inputs: Tensor) -> Tensor:
     """The outputs of one model with these parameters and buffers, in the mode that it is in."""
-    # A copy: a model may write into its images.
-    pieces = [functional_call(model, state, (x.clone(),)) for x in torch.split(images, _IMAGES_AT_ONCE)]
+    # A copy: a model may write into its inputs.
+    pieces = [functional_call(model, state, (x.clone(),)) for x in torch.split(inputs, _IMAGES_AT_ONCE)]
     return torch.cat(pieces)
 
 
@@ -39,8 +39,8 @@ class TorchBackend(Backend):
         on_gpu = device.type == "cuda"
         self._model = task.new_model(0, 0).to(device, dtype).eval()
         self._layout = Layout(self._model)
-        self._images = as_tensor(task.dataset.train_images, dtype, device)
-        self._labels = as_tensor(task.dataset.train_labels, dtype, device)
+        self._inputs = as_tensor(task.dataset.train_inputs, dtype, device)
+        self._targets = as_tensor(task.dataset.train_targets, dtype, device)
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         wanted = on_gpu and precision.half is not None
         self._gradients = Gradients(task, precision, method=method, channels_last=wanted)
@@ -63,10 +63,10 @@ class TorchBackend(Backend):
         return models.rows(slice(count))
 
     @torch.no_grad()
-    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
+    def logits(self, rows: ModelRows, inputs: Tensor) -> Tensor:
         views = self._layout.views(rows.w) | rows.rest
         with self._precision.autocast():
-            found = [model_outputs(self._model, {k: p[i] for k, p in views.items()}, images) for i in range(len(rows))]
+            found = [model_outputs(self._model, {k: p[i] for k, p in views.items()}, inputs) for i in range(len(rows))]
         return torch.stack(found)
 
     def _step(
@@ -104,8 +104,8 @@ class TorchBackend(Backend):
         gradient = self._gradients(
             self._layout.views(models.w[:wide]),
             {k: p[:wide] for k, p in models.rest.items()},
-            self._images[along],
-            self._labels[along],
+            self._inputs[along],
+            self._targets[along],
             keys[:wide],
         )
         for k, p in models.rest.items():

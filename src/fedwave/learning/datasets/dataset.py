@@ -22,9 +22,9 @@ class Dataset:
     Parameters:
 
     * ``name``: what messages and results call it
-    * ``train_images``, ``test_images``: ``[n, ...]``, of any shape; whole numbers, such as token ids, are kept as
+    * ``train_inputs``, ``test_inputs``: ``[n, ...]``, of any shape; whole numbers, such as token ids, are kept as
       int64, other numbers are converted to float32
-    * ``train_labels``, ``test_labels``: the target of each sample, ``[n]`` or ``[n, ...]``. Whole numbers are classes
+    * ``train_targets``, ``test_targets``: the target of each sample, ``[n]`` or ``[n, ...]``. Whole numbers are classes
       from 0, kept as int64. Other numbers are for regression, converted to float32
     * ``owner``: the user of each training sample, ``[n]``, numbers or texts. With the partition "owner" each user is
       one device: the first device is the first user in sorted order
@@ -33,7 +33,7 @@ class Dataset:
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> mine = fw.Dataset("mine", rng.random((8, 1, 4, 4)), [0, 1] * 4, rng.random((2, 1, 4, 4)), [0, 2])
-    >>> mine.train_images.dtype.name, mine.train_labels.dtype.name, mine.classes
+    >>> mine.train_inputs.dtype.name, mine.train_targets.dtype.name, mine.classes
     ('float32', 'int64', 3)
 
     A table, whose last column is to be predicted, of two users:
@@ -44,25 +44,25 @@ class Dataset:
     """
 
     name: str
-    train_images: Array
-    train_labels: Array
-    test_images: Array
-    test_labels: Array
+    train_inputs: Array
+    train_targets: Array
+    test_inputs: Array
+    test_targets: Array
     owner: Any = None
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
             what = f"{self.name}: {part}"
-            images = _kept_as(f"{what}_images", _numbers(f"{what}_images", getattr(self, f"{part}_images")))
-            labels = _targets(f"{what}_labels", getattr(self, f"{part}_labels"))
-            if len(images) != len(labels):
+            inputs = _kept_as(f"{what}_inputs", _numbers(f"{what}_inputs", getattr(self, f"{part}_inputs")))
+            targets = _targets(f"{what}_targets", getattr(self, f"{part}_targets"))
+            if len(inputs) != len(targets):
                 raise FedwaveError(
-                    f"{what}_images holds {len(images)} samples but {part}_labels {len(labels)} targets: "
+                    f"{what}_inputs holds {len(inputs)} samples but {part}_targets {len(targets)} targets: "
                     "give one target per sample."
                 )
-            object.__setattr__(self, f"{part}_images", images)
-            object.__setattr__(self, f"{part}_labels", labels)
-        for kind in ("images", "labels"):
+            object.__setattr__(self, f"{part}_inputs", inputs)
+            object.__setattr__(self, f"{part}_targets", targets)
+        for kind in ("inputs", "targets"):
             train, test = (getattr(self, f"{part}_{kind}") for part in ("train", "test"))
             if (train.shape[1:], train.dtype) != (test.shape[1:], test.dtype):
                 raise FedwaveError(
@@ -70,26 +70,26 @@ class Dataset:
                     f"{test.dtype} of shape {test.shape[1:]}: make them the same."
                 )
         if self.owner is not None:
-            object.__setattr__(self, "owner", _users(f"{self.name}: owner", self.owner, len(self.train_images)))
+            object.__setattr__(self, "owner", _users(f"{self.name}: owner", self.owner, len(self.train_inputs)))
 
     def __repr__(self) -> str:
         return (
-            f"Dataset {self.name!r}: {len(self.train_labels)} training and {len(self.test_labels)} test samples of "
-            f"shape {self.train_images.shape[1:]}, {self.about_targets}"
+            f"Dataset {self.name!r}: {len(self.train_targets)} training and {len(self.test_targets)} test samples of "
+            f"shape {self.train_inputs.shape[1:]}, {self.about_targets}"
         )
 
     @property
     def about_targets(self) -> str:
         """The targets and the users in a few words."""
-        targets = f"{self.classes} classes" if self.classes else f"targets of shape {self.train_labels.shape[1:]}"
+        targets = f"{self.classes} classes" if self.classes else f"targets of shape {self.train_targets.shape[1:]}"
         return targets if self.owner is None else f"{targets}, {self.users} users"
 
     @property
     def classes(self) -> int:
         """The largest label of both sets, plus one; 0 if the targets are not whole numbers."""
-        if self.train_labels.dtype.kind != "i":
+        if self.train_targets.dtype.kind != "i":
             return 0
-        return 1 + int(max(self.train_labels.max(), self.test_labels.max()))
+        return 1 + int(max(self.train_targets.max(), self.test_targets.max()))
 
     @property
     def users(self) -> int:
