@@ -32,6 +32,7 @@ LAYERS = {
     "metrics": 8,
     "trace": 9,
     "simulation": 10,
+    "live": 11,
     "learning": 11,
     "checks": 12,
     "theory": 12,
@@ -55,10 +56,11 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "rich": "cli",
     "typer": "cli",
     "ray": "adapters",
-    "pandas": "experiments",
+    "pandas": ("experiments", "network"),  # reads measured logs
     "duckdb": "nowhere",
     "ruamel": "files",
     "platformdirs": "files",
+    "pooch": "learning",
     "requests": "learning",
     "yaml": "nowhere",
 }
@@ -207,6 +209,7 @@ HEAVY = {
     "ruamel",
     "ruamel.yaml",
     "scipy.special",
+    "pooch",
     "requests",
 }
 

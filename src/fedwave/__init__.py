@@ -13,6 +13,7 @@ Describe a network:
     paper_network       the 25 devices of the paper
     random_network      devices with random rates and distances
     read_devices        a device table from a CSV or YAML file
+    read_log            measured SNRs, gains or arrivals, as a part of a network
     Network             devices, slots, radio and arrivals
     Device              one device
     DeviceTable         all devices of a network, as columns
@@ -27,6 +28,10 @@ Run schedulers on it, all at once or one by one with every round kept:
     Trace               what simulate returns: every round, instance and device
     extend              continues a trace
     remake              runs the simulation of a trace again
+
+Decide in production:
+
+    Live                a scheduler that is told what was measured, and says who transmits
 
 Train a model on a trace, or predict the outcome:
 
@@ -79,6 +84,7 @@ Choose parts; each of these modules also has the base class of its family:
     fading              models of the channel gain
     success             models of the success probability of an upload
     arrivals            models of the shards that arrive
+    availability        models of the rounds in which devices are there
     priors              priors of arrival rates
     posterior           posteriors of arrival rates
     rates               index schedulers with known or learned rates
@@ -100,9 +106,11 @@ from fedwave import aggregation, metrics
 from fedwave.checks import check
 from fedwave.errors import FedwaveError
 from fedwave.errors import extra_for as _extra_for
+from fedwave.live import Live
 from fedwave.metrics import Metric
-from fedwave.network import arrivals, fading, partition, success
+from fedwave.network import arrivals, availability, fading, partition, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
+from fedwave.network.logs import read_log
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts.registry import register
 from fedwave.rng import Draws
@@ -163,15 +171,16 @@ _ON_DEMAND = {
 _MODULES = {"figures", "optimizers", "statistics", "tables", "theory"}
 
 # In the order of the table above.
-__all__ = ["paper_network", "random_network", "read_devices", "Network", "Device", "DeviceTable"]
+__all__ = ["paper_network", "random_network", "read_devices", "read_log", "Network", "Device", "DeviceTable"]
 __all__ += ["scheduler_names", "scheduler", "compare", "Comparison", "simulate", "Trace", "extend", "remake"]
+__all__ += ["Live"]
 __all__ += ["task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes"]
 __all__ += ["predict", "Prediction"]
 __all__ += ["run", "load", "merge", "load_experiment", "Experiment"]
 __all__ += ["backlog_bound", "score_bound", "mass_bound", "theory"]
 __all__ += ["figures", "tables", "statistics"]
 __all__ += ["register", "check", "Scheduler", "Observation", "Decision", "Draws", "Problem", "State", "Metric"]
-__all__ += ["PlayedRound", "fading", "success", "arrivals", "priors", "posterior", "rates", "partition"]
+__all__ += ["PlayedRound", "fading", "success", "arrivals", "availability", "priors", "posterior", "rates", "partition"]
 __all__ += ["aggregation", "optimizers", "metrics"]
 __all__ += ["FedwaveError", "__version__"]
 

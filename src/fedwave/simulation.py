@@ -30,13 +30,13 @@ from fedwave.types import (
     INFORMATION,
     Array,
     Decision,
-    FloatArray,
     IntArray,
     LabelState,
     Learner,
     NetworkState,
     Observation,
     PlayedRound,
+    Problem,
     State,
     WorldRound,
     checked_state,
@@ -286,13 +286,15 @@ class Simulation:
     def observe(self) -> Observation:
         """Begin the next round: draw its world, train the devices if there is a learner, and return what is seen."""
         world, counts, learner = next(self._world_rounds), self._counts, self._learner
-        accepted = accept(counts, world.arrivals, self._buffer_limit)
+        accepted = accept(counts, world.arrivals, self._buffer_limit, world.available)
         freeze(accepted)
-        signals: Mapping[str, FloatArray] = {}
+        signals: Mapping[str, Array] = {}
         if learner is not None:
             signals = learner.train(world.round, accepted, world.heard, counts.delay)
         self._begun = world, accepted
-        return self._observe(world, signals)
+        if self._labels is not None:
+            signals = {**signals, "label_counts": self._labels.learned}
+        return observation(self.scheduler, self.network, self._problem, world, counts, signals)
 
     def decide(self, seen: Observation) -> Decision:
         """The decision of the scheduler, whose state it updates."""
@@ -313,7 +315,7 @@ class Simulation:
         if learner is not None:
             learner.deliver(decision, after)
         freeze(score)
-        played = PlayedRound(world, decision, counts, after, accepted, score)
+        played = PlayedRound(world, decision, counts, after, accepted, score, self.network)
         self._memories, values = self._metrics.measure(self._memories, played)
         beliefs = self.scheduler.beliefs(self._state) if self.setup.beliefs else {}
         if beliefs and not self._recorder.beliefs:  # before memory is taken for them
@@ -321,31 +323,6 @@ class Simulation:
         self._recorder.write(self._metrics.metrics, values, played, beliefs)
         self._counts, self.round = after, world.round
         return played
-
-    def _observe(self, world: WorldRound, signals: Mapping[str, FloatArray]) -> Observation:
-        """The Observation of a round, with only what the scheduler declared."""
-        counts, network = self._counts, self.network
-        everything = {
-            "gain": world.gain,
-            "snr": world.snr,
-            "success": world.success,
-            "waiting": counts.waiting,
-            "rates": network.rates,
-            "planning": network.planning,
-            **signals,
-        }
-        if self._labels is not None:
-            everything["label_counts"] = self._labels.learned
-        allowed = {n: everything[n] for need in self.scheduler.needs for n in INFORMATION[need]}
-        return Observation(
-            problem=self._problem,
-            round=world.round,
-            slots=network.slots_in(world.round),
-            delay=counts.delay,
-            delivered=counts.delivered,
-            reported=counts.reported,
-            **allowed,
-        )
 
     def trace(self) -> Trace:
         """The rounds played so far."""
@@ -375,6 +352,36 @@ class Simulation:
             what, lower = f"{what} with beliefs", f"{lower}, or beliefs=False"
             need += float(self.rounds) * sum(np.asarray(value).nbytes for value in beliefs.values())
         check_memory(what, need, lower)
+
+
+def observation(
+    scheduler: Scheduler,
+    network: Network,
+    problem: Problem,
+    world: WorldRound,
+    counts: NetworkState,
+    signals: Mapping[str, Array],
+) -> Observation:
+    """The Observation of a round, with only what the scheduler declared."""
+    everything = {
+        "gain": world.gain,
+        "snr": world.snr,
+        "success": world.success,
+        "waiting": counts.waiting,
+        "rates": network.rates,
+        "planning": network.planning,
+        **signals,
+    }
+    return Observation(
+        problem=problem,
+        round=world.round,
+        slots=network.slots_in(world.round),
+        delay=counts.delay,
+        delivered=counts.delivered,
+        reported=counts.reported,
+        **({} if world.available is None else {"available": world.available}),
+        **{name: everything[name] for need in scheduler.needs for name in INFORMATION[need]},
+    )
 
 
 def simulation_bytes(devices: int, rounds: int, instances: int, series: int, *, full: bool) -> float:
@@ -495,6 +502,8 @@ def _device_rows(played: PlayedRound) -> dict[str, Array]:
         "delay": before.delay,
         "learned": after.learned,
     }
+    if world.available is not None:
+        values["available"] = world.available
     for name in ("arrivals", "waiting", "lost"):
         most = values[name].item(values[name].argmax())  # for few devices faster than max
         if most > _MOST_SHARDS:

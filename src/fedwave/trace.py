@@ -194,15 +194,21 @@ class Trace:
     scheduled = _DeviceArray[BoolArray]("a")
     delivered = _DeviceArray[BoolArray]("Scheduled and arrived")
     arrivals = _DeviceArray[IntArray]("m, shards that arrived, lost ones included")
-    lost = _DeviceArray[IntArray]("Shards of ``arrivals`` that found the buffer full")
+    lost = _DeviceArray[IntArray]("Shards of ``arrivals`` that found the buffer full, or the device away")
     waiting = _DeviceArray[IntArray]("n at the round's start")
     heard = _DeviceArray[BoolArray]("Which devices heard the broadcast")
     delay = _DeviceArray[IntArray]("d in every round")
     learned = _DeviceArray[IntArray]("N after every round: the shards that a device has delivered so far")
 
     @property
+    def available(self) -> BoolArray:
+        """Who was there, ``[T, I, U]``."""
+        everybody = np.broadcast_to(True, self.delivered.shape)
+        return self.devices.get("available", everybody)
+
+    @property
     def accepted(self) -> IntArray:
-        """Shards of ``arrivals`` that found room in the buffer and are trained on, ``[T, I, U]``."""
+        """Shards of ``arrivals`` that were not lost and are trained on, ``[T, I, U]``."""
         return self.arrivals - self.lost
 
     def metric_memory(self, metric: str) -> dict[str, Array]:
@@ -380,7 +386,8 @@ def _check_arrays(trace: Trace) -> None:
     _need(trace.score.size > 0 and "backlog" in trace.series, "series")
     _need(isinstance(network, Unbuilt) or network.size == size, "network")
     _need(len(trace.device_names) in (0, size), "device_names")
-    _need(trace.devices.keys() == (DEVICE_ARRAYS.keys() if trace.record == "full" else set()), "record")
+    wanted = DEVICE_ARRAYS.keys() - {"available"} if trace.record == "full" else set()
+    _need(trace.devices.keys() - {"available"} == wanted, "record")
     per_device = {name for name, about in trace.metrics.items() if about.per_device}
     _need((per_device, trace.metrics.keys() - per_device) == (set(trace.accumulated), set(trace.series)), "metrics")
 

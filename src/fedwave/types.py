@@ -13,7 +13,7 @@ Rounds are counted from 1, as in the paper.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -44,6 +44,7 @@ DEVICE_ARRAYS = {
     "heard": "bool",
     "delay": "int32",
     "learned": "int64",
+    "available": "bool",  # only of a network whose devices can be away
 }
 
 # What a scheduler can declare in ``needs``, and the fields of the Observation that become visible.
@@ -133,6 +134,12 @@ class Problem:
     devices: int
     arrival_distribution: str  # which distribution the arrivals follow; not its parameters
     gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
+    away: str = ""  # what arrives at a device that is away: "lost" or "kept"; "": all devices are always there
+    table: Any = field(default=None, repr=False)  # the DeviceTable, if there is one
+
+    def column(self, name: str) -> FloatArray:
+        """A column of the device table, ``[U]``."""
+        return self.table.column(name)  # type: ignore[no-any-return]
 
 
 class Planning(Protocol):
@@ -164,7 +171,8 @@ class Observation:
 
     Always visible: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
     the last upload that arrived, this round included), ``delivered`` (whose upload arrived in the
-    round before) and ``reported`` (the n + m that came with it, 0 for the others).
+    round before), ``reported`` (the n + m that came with it, 0 for the others) and ``available`` (who is there and can
+    be picked).
 
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
     ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
@@ -192,6 +200,7 @@ class Observation:
     delay: IntArray
     delivered: BoolArray
     reported: IntArray
+    available: BoolArray
     gain: FloatArray
     snr: FloatArray
     success: FloatArray
@@ -210,6 +219,8 @@ class Observation:
 
     def __getattr__(self, name: str) -> Any:
         # Called only if the field is not stored, or does not exist.
+        if name == "available":  # all devices are there
+            return np.broadcast_to(True, self.delay.shape)
         need = _OPENED_BY.get(name)
         if need is None:
             raise AttributeError(f"an Observation has no field {name!r}; {did_you_mean(name, vars(self))}")
@@ -220,7 +231,9 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who transmits in a round: at most W devices of each instance. Only schedulers with a ``decide`` make one.
+    """Who transmits in a round: at most W devices of each instance, nobody who is away.
+
+    Only schedulers with a ``decide`` make one.
 
     >>> import fedwave as fw
     >>> import numpy as np
@@ -256,6 +269,7 @@ class WorldRound:
     later_snr: FloatArray | None  # what HARQ's later tries add to the SNR; None without later tries
     arrivals: IntArray  # m
     heard: BoolArray | None  # who heard the broadcast; None: all devices always do
+    available: BoolArray | None = None  # who is there; None: all devices always are
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,12 +324,14 @@ class Sums(NamedTuple):
 class PlayedRound:
     """A round that was played: everything that a metric may use. Arrays are ``[I, U]`` and read-only.
 
-    * ``world``: ``gain`` (h), ``snr``, ``success`` (p), ``luck``, ``arrivals`` (m), ``heard`` (None: all devices heard)
+    * ``world``: ``gain`` (h), ``snr``, ``success`` (p), ``luck``, ``arrivals`` (m), ``heard`` and
+      ``available`` (None: all devices heard, or are there)
     * ``decision``: ``transmits``
     * ``before``, ``after``: the counts at the round's start and end: ``waiting`` (n), ``learned`` (N), ``lost`` (so
       far), ``delay`` (d); ``after`` also has the uploads of this round: ``delivered`` and ``reported`` (n + m)
     * ``accepted``: the arrivals that found room in the buffer, ``[I, U]``
     * ``score``: F, ``[I]``
+    * ``network``: the Network
 
     A Metric is given one:
 
@@ -335,6 +351,7 @@ class PlayedRound:
     after: NetworkState
     accepted: IntArray
     score: FloatArray
+    network: Any = None
 
     @cached_property
     def sums(self) -> Sums:

@@ -24,8 +24,10 @@ Trial = Callable[[str], None]
 
 @pytest.fixture
 def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trial]:
-    """Decide how the trial ends."""
+    """Decide how the trial ends; the answer is kept in ``tmp_path / "caches"``."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
 
     def ends(how: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(SITE.format(how))
@@ -47,8 +49,21 @@ def test_a_cpu_that_dies_of_it_is_told_in_a_sentence(trial: Trial) -> None:
     assert trained("auto").settings["precision"] == "float32"
 
 
-def test_a_cpu_that_can_is_tried_once_in_a_process(trial: Trial) -> None:
+def test_it_is_tried_once_on_a_machine(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     trial(WORKS)
-    assert trained("bfloat16").settings["precision"] == "bfloat16"
-    assert trained("bfloat16").settings["precision"] == "bfloat16"
-    assert cpu_trains_in_bfloat16.cache_info().misses == 1
+    assert cpu_trains_in_bfloat16()
+    trial(DIES)
+    assert cpu_trains_in_bfloat16()
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_AMX")
+    trial(DIES)
+    assert not cpu_trains_in_bfloat16()
+    trial(WORKS)
+    assert cpu_trains_in_bfloat16()
+
+
+def test_without_a_place_to_keep_the_answer_each_process_tries(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/caches")
+    trial(WORKS)
+    assert cpu_trains_in_bfloat16()
+    trial(DIES)
+    assert not cpu_trains_in_bfloat16()

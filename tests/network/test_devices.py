@@ -22,7 +22,8 @@ def table_from(tmp_path):
 
 
 def columns_of(table):
-    return {name: np.asarray(getattr(table, name)).tolist() for name in DEVICE_COLUMNS}
+    columns = {name: np.asarray(getattr(table, name)) for name in DEVICE_COLUMNS}
+    return {name: column.tolist() for name, column in columns.items() if not np.isnan(column).all()}
 
 
 WRITTEN = "rate,distance_m,tx_power_dbm,interference_dbm,miss_probability,buffer_limit\n"
@@ -89,9 +90,9 @@ def test_a_table_is_read_as_it_was_written_and_cannot_be_changed(tmp_path):
     assert np.asarray(ODD.replace(rate=4).rate).tolist() == [4] * 3  # one value serves all devices
     with open(tmp_path / "devices.CSV", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(DEVICE_COLUMNS)
+        writer.writerow(columns_of(ODD))
         writer.writerows(zip(*columns_of(ODD).values(), strict=True))
-    rows = [dict(zip(DEVICE_COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
+    rows = [dict(zip(columns_of(ODD), row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
     (tmp_path / "devices.yaml").write_text(write_yaml({"devices": rows}))
     trace = fw.simulate(fw.Network(devices=ODD, slots=1), "random", rounds=2, instances=1).save(tmp_path / "trace.npz")
     read = [fw.read_devices(tmp_path / name) for name in ("devices.CSV", "devices.yaml")]
@@ -119,3 +120,56 @@ def test_devices_have_names(tmp_path) -> None:
     for names, tokens in ((("a",), ("names", 1, 2)), ("ab", ("'ab'", "list"))):
         with refused(*tokens):
             DeviceTable(np.ones(2), np.ones(2), name=names)
+
+
+def test_a_mean_snr_instead_of_a_distance(table_from):
+    table = table_from("rate,distance_m,snr_db,interference_dbm\n1,100,,\n3,,12.5,\n3,,12.5,-96\n")
+    net = fw.Network(table, slots=1)
+    far = fw.Network([fw.Device(1, 100)], slots=1)
+    # Interference as strong as the noise halves the ratio.
+    np.testing.assert_allclose(net.mean_snr, [far.mean_snr[0], 10**1.25, 10**1.25 / 2], rtol=1e-12)
+    assert fw.simulate(net, "alsa-pi", rounds=5, instances=2).scheduled.any()
+
+
+def test_columns_of_ones_own(table_from, tmp_path):
+    table = table_from("name,rate,distance_m,power_class,battery_j,m\na,1,100,6,100,1\nb,3,200,3,50,2.5\n")
+    assert table.tx_power_dbm.tolist() == [14, 23]
+    assert table.column("m").tolist() == [1, 2.5]
+    assert table.replace(rate=2).column("battery_j").tolist() == [100, 50]
+
+    class Careful(fw.Scheduler):
+        name = "careful"
+
+        def priority(self, state, seen, draws):
+            return np.broadcast_to(seen.problem.column("battery_j"), seen.delay.shape)
+
+    class Spent(fw.Metric):
+        name, label = "spent", "battery of those that transmitted"
+
+        def measure(self, state, played):
+            return state, (played.decision.transmits * played.network.table.column("battery_j")).sum(axis=1)
+
+    net = fw.Network(table, slots=1)
+    trace = fw.simulate(net, Careful(), rounds=3, instances=2, metrics=[Spent()])
+    assert trace.scheduled[..., 0].all()
+    assert (trace.series["spent"] == 100).all()
+    loaded = fw.Trace.load(trace.save(tmp_path / "trace.npz"))
+    assert loaded.network.table.column("m").tolist() == [1, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "mentioned"),
+    [
+        ("rate,distance_m,snr_db\n1,100,3\n", "distance_m"),
+        ("rate,tx_power_dbm\n1,3\n", "snr_db"),
+        ("rate,distance_m,tx_power_dmb\n1,100,3\n", "tx_power_dbm"),
+        ("rate,distance_m,power_class\n1,100,4\n", "power_class"),
+        ("rate,distance_m,power_class,tx_power_dbm\n1,100,3,20\n", "power_class"),
+        ("rate,distance_m,m\n1,100,many\n", "m is"),
+        ("rate,distance_m,m\n1,100,1\n1,100,\n", "m is missing"),
+        ("rate,snr_db\n1,inf\n", "snr_db"),
+    ],
+)
+def test_columns_that_are_refused(table_from, text, mentioned):
+    with pytest.raises(fw.FedwaveError, match=mentioned):
+        table_from(text)

@@ -7,8 +7,15 @@ import numpy as np
 from fedwave.types import BoolArray, FloatArray, IntArray, LabelState, NetworkState
 
 
-def accept(state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | None) -> IntArray:
-    """The arrivals ``[I, U]`` that fit under ``buffer_limit`` ``[U]``; the others are lost before training."""
+def accept(
+    state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | None, available: BoolArray | None = None
+) -> IntArray:
+    """The arrivals ``[I, U]`` at devices that are there and that fit under ``buffer_limit`` ``[U]``.
+
+    The others are lost before training.
+    """
+    if available is not None:
+        arrivals = arrivals * available
     if buffer_limit is None:
         return arrivals
     room = np.maximum(buffer_limit - state.waiting, 0)

@@ -14,13 +14,20 @@ import numpy as np
 from fedwave.errors import FedwaveError, as_int, check_number, did_you_mean, is_list, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
+from fedwave.network.availability import Always, Availability
 from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh
+from fedwave.network.plausible import warn_if_implausible
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, Problem, checked, freeze
 
-_FADING, _SUCCESS, _ARRIVALS = Rayleigh(), Turbo(), Poisson()  # the defaults; a frozen part can be shared
+_FADING, _SUCCESS, _ARRIVALS, _ALWAYS = (
+    Rayleigh(),
+    Turbo(),
+    Poisson(),
+    Always(),
+)  # the defaults; a frozen part can be shared
 _DEFAULT_SLOTS = 5
 _LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
 
@@ -56,7 +63,8 @@ class Network:
 
         tx_power_dbm - (pathloss_intercept_db + pathloss_slope_db log10(distance_m / 1000)) - noise_dbm,
 
-    and interference adds to the noise. The upload arrives with the probability p that the success model gives this SNR.
+    or the ``snr_db`` of the device, and interference adds to the noise. The upload arrives with the probability p that
+    the success model gives this SNR.
     The score of a round is F = (shards delivered) - gamma (shards that wait after it).
 
     Parameters:
@@ -67,6 +75,7 @@ class Network:
     * ``fading``, ``success``, ``arrivals``: objects, or texts such as "rician:k_factor=6"
     * ``noise_dbm``: noise power in dBm
     * ``pathloss_intercept_db``, ``pathloss_slope_db``: path loss at 1 km, and its rise per tenfold distance, in dB
+    * ``availability``: in which rounds devices are there, an object or a text such as "on-off:mean_on=20,mean_off=5"
 
     >>> import fedwave as fw
     >>> import numpy as np
@@ -89,6 +98,7 @@ class Network:
     noise_dbm: float = -96.0
     pathloss_intercept_db: float = 128.1
     pathloss_slope_db: float = 37.6
+    availability: Availability = _ALWAYS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", DeviceTable.of(self.devices))
@@ -99,6 +109,9 @@ class Network:
             value = getattr(self, name)
             if isinstance(value, (str, Mapping)):
                 value = registry.build(name, value)
+                object.__setattr__(self, name, value)
+            if isinstance(value, (Fading, Arrivals)):
+                value = value.for_devices(self.table.name, self.size)
                 object.__setattr__(self, name, value)
             if not isinstance(value, base):
                 raise FedwaveError(
@@ -114,6 +127,7 @@ class Network:
         for name, unit in (("noise_dbm", "dBm"), ("pathloss_intercept_db", "dB"), ("pathloss_slope_db", "dB")):
             check_number(name, getattr(self, name), note=f" ({unit})")
         self._check_mean_snr()
+        warn_if_implausible(self)
         if self.success.later_tries:  # a fading without new tries fails here instead of in the middle of a run
             self.fading.fresh(np.random.default_rng(0), (1,))
 
@@ -138,23 +152,34 @@ class Network:
 
     @cached_property
     def mean_snr(self) -> FloatArray:
-        """The mean SNR of each device (SINR where there is interference), linear, ``[U]``."""
-        distance_m, tx_power_dbm = np.asarray(self.table.distance_m), np.asarray(self.table.tx_power_dbm)
+        """The mean SNR of each device (SINR where there is interference), linear, ``[U]``; as measured, if it was."""
+        if self.fading.absolute:
+            measured = checked(self.fading, "mean SNR", self.fading.mean_snr(), (self.size,))
+            freeze(measured)
+            return measured
+        snr_db, distance_m = np.asarray(self.table.snr_db), np.asarray(self.table.distance_m)
+        tx_power_dbm, noise_mw = np.asarray(self.table.tx_power_dbm), 10 ** (np.float64(self.noise_dbm) / 10)
         loss_db = self.pathloss_intercept_db + self.pathloss_slope_db * np.log10(distance_m / 1000.0)
-        noise = 10 ** (np.float64(self.noise_dbm) / 10) + 10 ** (np.asarray(self.table.interference_dbm) / 10)
+        noise = noise_mw + 10 ** (np.asarray(self.table.interference_dbm) / 10)
         out: FloatArray = 10 ** ((tx_power_dbm - loss_db) / 10) / noise
+        if not np.isnan(snr_db).all():
+            out = np.where(np.isnan(snr_db), out, 10 ** (snr_db / 10) * (noise_mw / noise))
         freeze(out)
         return out
 
     @property
     def chance(self) -> tuple[str, ...]:
-        """What differs at random between instances: "gains", "arrivals", "uploads" (at a given SNR), "broadcasts"."""
+        """What differs at random between instances.
+
+        One or more of "gains", "arrivals", "uploads" (at a given SNR), "broadcasts" and "availability".
+        """
         missing = np.asarray(self.table.miss_probability)
         differs = {
             "gains": not self.fading.shared,
             "arrivals": not self.arrivals.shared,
             "uploads": not self.success.certain,
             "broadcasts": bool(((missing > 0) & (missing < 1)).any()),
+            "availability": not self.availability.shared,
         }
         return tuple(name for name, does in differs.items() if does)
 
@@ -166,10 +191,11 @@ class Network:
     def __repr__(self) -> str:
         w = self.slots if isinstance(self.slots, int) else f"{len(self.slots)} values, one a round"
         devices = "1 device" if self.size == 1 else f"{self.size} devices"
+        away = "" if self.always_available else f"\n  availability {self.availability!r}"
         return (
             f"Network: {devices}, W = {w}, {self.rates.sum():g} shards a round, gamma = {self.gamma:g}\n"
             f"  fading {self.fading!r}, success {self.success!r}, arrivals {self.arrivals!r}"
-            f"{self.table.others()}"
+            f"{away}{self.table.others()}"
         )
 
     def _repr_html_(self) -> str:
@@ -183,8 +209,13 @@ class Network:
             at = int(np.argmin(fine))
             raise FedwaveError(
                 f"the mean SNR of device {at + 1} is {decibels[at]:g} dB, must lie between -300 and 300 dB: "
-                "check its distance and powers, the noise and the path loss."
+                "check its distance and powers, the noise and the path loss, and their units."
             )
+
+    @property
+    def always_available(self) -> bool:
+        """Are all devices there in every round?"""
+        return isinstance(self.availability, Always)
 
     def slots_in(self, round_: int) -> int:
         """W of one round."""
@@ -192,7 +223,9 @@ class Network:
 
     def problem(self, instances: int) -> Problem:
         """The Problem that every scheduler is given before the first round."""
-        return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles())
+        away = "" if self.always_available else "kept" if self.availability.arrivals_while_away else "lost"
+        quartiles = self.fading.quartiles()
+        return Problem(instances, self.size, self.arrivals.distribution, quartiles, away, self.table)
 
     def replace(self, **changes: Any) -> Network:
         """A copy with any field, or any column of the device table, replaced."""
@@ -213,11 +246,16 @@ class Network:
                 f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "
                 "give more, or run fewer rounds."
             )
-        for part in (self.fading, self.arrivals):
+        for part in (self.fading, self.arrivals, self.availability):
             part.check_run(rounds, self.size, int(ids.max()))
 
 
-_PARTS = (("fading", Fading, "rayleigh"), ("success", SuccessModel, "turbo"), ("arrivals", Arrivals, "poisson"))
+_PARTS = (
+    ("fading", Fading, "rayleigh"),
+    ("success", SuccessModel, "turbo"),
+    ("arrivals", Arrivals, "poisson"),
+    ("availability", Availability, "always"),
+)
 
 
 def paper_network(**changes: Any) -> Network:

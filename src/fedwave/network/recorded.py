@@ -41,15 +41,16 @@ class Recorded:
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         """Raises FedwaveError if the record does not cover a run."""
         shape = self.record.shape
+        hint = " Transposed?" if shape[0] == devices and shape[-1] >= rounds else ""
         if shape[0] < rounds:
             raise FedwaveError(
                 f"the recorded {self.what} cover {shape[0]} rounds but the run has {rounds}: "
-                "record more, or run fewer rounds."
+                f"record more, or run fewer rounds.{hint}"
             )
         if shape[-1] != devices:
             raise FedwaveError(
                 f"the recorded {self.what} are of {shape[-1]} devices but the network has {devices}: "
-                "give a record with one column per device."
+                f"give a record with one column per device.{hint}"
             )
         if len(shape) == 3 and shape[1] <= last_instance:
             raise FedwaveError(

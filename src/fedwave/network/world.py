@@ -1,9 +1,9 @@
 """The World: everything that no decision can change, drawn before any decision.
 
-It holds the gains, the luck of uploads, the arrivals, their labels and missed broadcasts. Each has its own random
-stream, keyed by (seed, instance, block of rounds), so every scheduler meets the same world and comparisons are paired.
-Labels are keyed by round and device (partition.py). Luck is uniform and separate from p: an upload arrives if its luck
-lies below p (``arriving``), so the same world serves every decision.
+It holds the gains, the luck of uploads, the arrivals, their labels, missed broadcasts and who is away. Each has its own
+random stream, keyed by (seed, instance, block of rounds), so every scheduler meets the same world and comparisons are
+paired. Labels are keyed by round and device (partition.py). Luck is uniform and separate from p: an upload arrives if
+its luck lies below p (``arriving``), so the same world serves every decision.
 
 Models that users write fill the blocks, and ``types.checked`` tests every array that they return.
 """
@@ -51,7 +51,10 @@ class World:
         self._labels = labels
         self.block_rounds = block_rounds(network.size)
         self._shape = (self.block_rounds, ids.size, network.size)
-        # The carry that a block's gains start from, by the number of the block: the last one drawn, and the next one.
+        # Has the world a memory: must the rounds before a block be drawn to draw it?
+        away = network.availability
+        self._remembers = not (network.fading.independent and away.independent) or away.arrivals_while_away
+        # The memory that a block starts from, by the number of the block: the last one drawn, and the next one.
         self._carries: dict[int, Any] = {0: None}
 
     def restore_channel(self, round_: int, channel: tuple[Any, ...]) -> None:
@@ -61,9 +64,9 @@ class World:
             self._carries = {round_ // self.block_rounds: channel[0]}
 
     def channel_after(self, round_: int) -> tuple[Any, ...]:
-        """A copy of the carry of the block that holds this round, in a tuple; empty if the channel has no memory."""
+        """A copy of the memory before the block that holds this round, in a tuple; empty if the world has none."""
         number = round_ // self.block_rounds
-        if self.network.fading.independent or number not in self._carries:
+        if not self._remembers or number not in self._carries:
             return ()
         carry = self._carries[number]
         return (_copied(carry),) if can_keep(carry, self.ids.size) else ()
@@ -71,18 +74,18 @@ class World:
     def rounds(self, first: int, last: int) -> Iterator[WorldRound]:
         """Rounds ``first`` to ``last``, both included."""
         begin = (first - 1) // self.block_rounds
-        if not self.network.fading.independent:
-            # The gains of earlier rounds are drawn too, from the last block whose carry is known.
+        if self._remembers:
+            # Earlier rounds are drawn too, from the last block whose memory is known.
             begin = max((known for known in self._carries if known <= begin), default=0)
         carry = self._carries.get(begin)
         for number in range(begin, (last - 1) // self.block_rounds + 1):
-            gain, after = self._gains(number, carry)
+            gain, coming, after = self._remembered(number, carry)
             self._carries = {number: carry, number + 1: after}
             carry = after
             start = 1 + number * self.block_rounds
             wanted = range(max(first, start), min(last, start + self.block_rounds - 1) + 1)
             if wanted:
-                yield from self._draw(number, gain, wanted)
+                yield from self._draw(number, gain, *coming, wanted)
 
     def label_counts(self, round_: int, shards: IntArray) -> IntArray:
         """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``.
@@ -93,6 +96,30 @@ class World:
         counts = self._labels.counts(self.seed, self.ids.tolist(), round_, shards)
         shape = (*shards.shape, self._labels.classes)
         return checked(self._labels, "label counts", counts, shape, whole=True)
+
+    def _remembered(self, number: int, carry: Any) -> tuple[FloatArray, tuple[Any, Any], Any]:
+        """What a block has that may depend on earlier blocks: gains, (who is there, arrivals), and the memory after it.
+
+        Who is there is None if all devices always are. Arrivals are None if they do not depend on earlier blocks.
+        """
+        if self.network.always_available:
+            gain, after = self._gains(number, carry)
+            return gain, (None, None), after
+        fading, away, held = carry if carry is not None else (None, None, None)
+        gain, fading = self._gains(number, fading)
+        part = self.network.availability
+        there, away = part.sample(self._block(number, "availability"), away)
+        there = checked(part, "availability", there, self._shape, most=1, whole=True).astype(np.bool_)
+        arrivals = None
+        if part.arrivals_while_away:
+            drawn = self._arrivals(number)
+            arrivals, held = np.empty_like(drawn), np.zeros(self._shape[1:], np.int64) if held is None else held
+            for k in range(self.block_rounds):
+                held = held + drawn[k]
+                arrivals[k] = held * there[k]
+                held = held - arrivals[k]
+        freeze(there, arrivals, away, held)
+        return gain, (there, arrivals), (fading, away, held)
 
     def _gains(self, number: int, carry: Any) -> tuple[FloatArray, Any]:
         fading = self.network.fading
@@ -109,13 +136,20 @@ class World:
     def _block(self, number: int, purpose: str) -> Block:
         generators = tuple(stream(self.seed, purpose, int(i), number) for i in self.ids)
         first = 1 + number * self.block_rounds
-        return Block(first, self.block_rounds, self.network.size, self.ids, generators)
+        return Block(first, self.block_rounds, self.network.size, self.ids, generators, self.seed)
 
-    def _draw(self, number: int, gain: FloatArray, wanted: range) -> Iterator[WorldRound]:
-        """Draws the rest of a block, whose gains are known, and cuts it into the wanted rounds."""
+    def _arrivals(self, number: int) -> IntArray:
+        arrivals = self.network.arrivals
+        counts = arrivals.sample(self._block(number, "arrivals"), np.asarray(self.network.table.rate))
+        return checked(arrivals, "counts", counts, self._shape, whole=True)
+
+    def _draw(
+        self, number: int, gain: FloatArray, there: BoolArray | None, arrivals: IntArray | None, wanted: range
+    ) -> Iterator[WorldRound]:
+        """Draws the rest of a block, whose ``_remembered`` part is known, and cuts it into the wanted rounds."""
         net = self.network
-        snr = net.mean_snr * gain
-        freeze(snr)
+        snr, gain = (gain, gain / net.mean_snr) if net.fading.absolute else (net.mean_snr * gain, gain)
+        freeze(snr, gain)
         success = net.success.expected(snr, net.mean_snr, net.fading)
         success = checked(net.success, "probabilities", success, self._shape, most=1)
         luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))
@@ -123,8 +157,7 @@ class World:
         if tries := net.success.later_tries:  # of HARQ: the sum of their gains counts
             sums = self._block(number, "retries").draw(lambda rng, s: net.fading.fresh(rng, (tries, *s)).sum(axis=0))
             later = net.mean_snr * checked(net.fading, "gains of new tries", sums, self._shape)
-        arrivals = net.arrivals.sample(self._block(number, "arrivals"), np.asarray(net.table.rate))
-        arrivals = checked(net.arrivals, "counts", arrivals, self._shape, whole=True)
+        arrivals = self._arrivals(number) if arrivals is None else arrivals
         missing = np.asarray(net.table.miss_probability)
         heard = None
         if missing.any():
@@ -142,6 +175,7 @@ class World:
                 None if later is None else later[k],
                 arrivals[k],
                 None if heard is None else heard[k],
+                None if there is None else there[k],
             )
 
 

@@ -22,7 +22,8 @@ class Scheduler(ABC):
     A round calls, with I instances and U devices,
 
         state <- learn(state, seen, draws)              what the last round's uploads have shown
-        a     =  the W largest of priority(state, seen, draws), ``[I, U]``, equal ones in a drawn order
+        a     =  the W largest of priority(state, seen, draws), ``[I, U]``, equal ones in a drawn order;
+                 nobody who is away, and no priority of minus infinity (below 0 with ``idles``): slots may stay empty
         state <- remember(state, seen, a)
 
     ``needs`` names what the Observation holds beside counts of deliveries: "channel", "backlog", "rates", "learner",
@@ -49,6 +50,7 @@ class Scheduler(ABC):
     ideal: ClassVar[bool] = False  # all devices transmit and no upload fails: a reference, not a real scheduler
     small_only: ClassVar[bool] = False  # refuses networks of more than a few devices
     symmetric: ClassVar[bool] = True  # False: a device's number matters, as in round-robin
+    idles: ClassVar[bool] = False  # True: a device whose priority is below 0 does not transmit
     random: ClassVar[bool] = False  # True: decisions depend on its own draws, beyond the order of equal priorities
 
     @classmethod
@@ -89,11 +91,15 @@ class Scheduler(ABC):
         return {}
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
-        """The round's decision, in which ``seen.slots`` devices of each instance transmit, and the new state."""
+        """The round's decision, by which at most ``seen.slots`` devices of each instance transmit; the new state."""
         state = self.learn(state, seen, draws)
         freeze(state)
         found = self.priority(state, seen, draws)
         priority = checked(self, "priorities", found, seen.delay.shape, least=-np.inf)
+        if self.idles:
+            priority = np.where(priority < 0, -np.inf, priority)
+        if not seen.available.all():
+            priority = np.where(seen.available, priority, -np.inf)
         decision = Decision(pick_largest(priority, seen.slots, draws))
         return decision, self.remember(state, seen, decision)
 
@@ -133,7 +139,10 @@ def scheduler_names(learner: bool = True) -> tuple[str, ...]:
 
 
 def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler) -> Decision:
-    """Check that at most W devices of each instance transmit: a scheduler may bring a ``decide`` of its own."""
+    """Check that at most W devices of each instance transmit, and nobody who is away.
+
+    A scheduler may bring a ``decide`` of its own.
+    """
     who: Any = getattr(decision, "transmits", None)
     bools = isinstance(who, np.ndarray) and who.dtype == np.bool_ and who.shape == seen.delay.shape
     if not isinstance(decision, Decision) or not bools:
@@ -147,4 +156,6 @@ def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler
         raise FedwaveError(
             f"{scheduler.name} picked {most} devices in round {seen.round}, must pick at most W = {seen.slots}."
         )
+    if (who > seen.available).any():
+        raise FedwaveError(f"{scheduler.name} picked a device that is away in round {seen.round}: see seen.available.")
     return decision

@@ -24,7 +24,7 @@ class Bench(Scheduler):
         return np.zeros(seen.delay.shape)
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
-        return Decision(np.ones(seen.delay.shape, dtype=np.bool_)), state
+        return Decision(np.array(seen.available)), state
 
 
 @dataclass(frozen=True)

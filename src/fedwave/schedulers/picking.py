@@ -14,6 +14,8 @@ _MANY = 5 * _SAMPLE  # devices from which on that is faster than a partition of 
 def pick_largest(priority: FloatArray, slots: int, draws: Draws) -> BoolArray:
     """The ``slots`` largest priorities of each row; equal ones are ordered by fresh uniform draws.
 
+    Minus infinity is never picked.
+
     Ties are common: p is exactly 1 above some SNR and backlogs are whole numbers. A fixed order (by device
     number, for example) would always favour the same devices.
     """
@@ -21,7 +23,7 @@ def pick_largest(priority: FloatArray, slots: int, draws: Draws) -> BoolArray:
     if slots == 0:
         return np.zeros(priority.shape, dtype=np.bool_)
     cut = _at_rank(priority, devices - slots)[:, None]  # the smallest priority that can win
-    above, level = priority > cut, priority == cut
+    above, level = priority > cut, (priority == cut) & (cut > -np.inf)
     missing = slots - above.sum(axis=1)  # winners to take among the equal ones
     equal = level.sum(axis=1)
     picked: BoolArray = above | level

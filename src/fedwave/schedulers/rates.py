@@ -172,7 +172,11 @@ class LearnedRates(IndexScheduler):
 
     def start(self, problem: Problem) -> State:
         shape = (problem.instances, problem.devices)
+        away: State = {}
+        if problem.away:  # who was there in the last round, and the rounds whose arrivals are not counted yet
+            away = {"there": np.ones(shape, dtype=np.bool_), "uncounted": np.zeros(shape, dtype=np.int64)}
         return {
+            **away,
             "theta": np.ones(shape),
             "load_before": np.zeros(shape, dtype=np.int64),
             **self._posterior(problem).start(problem),
@@ -184,7 +188,11 @@ class LearnedRates(IndexScheduler):
         state = super().learn(state, seen, draws)
         posterior = self._posterior(seen.problem)
         if seen.round > 1:
-            state = {**state, **posterior.update(state, *self.evidence(state, seen))}
+            shards, rounds, known = self.evidence(state, seen)
+            if seen.problem.away:
+                rounds = state["uncounted"]
+                state = {**state, "uncounted": np.where(known, 0, rounds)}
+            state = {**state, **posterior.update(state, shards, rounds, known)}
         new = stages.stage_ends(self.stage_rule, state, seen.round)
         if not new.any():
             return state
@@ -201,6 +209,9 @@ class LearnedRates(IndexScheduler):
         state = stages.count_visit(
             self.stage_rule, super().remember(state, seen, decision), seen, load, decision.transmits
         )
+        if seen.problem.away:
+            passed = 1 if seen.problem.away == "kept" else seen.available
+            state = {**state, "there": np.array(seen.available), "uncounted": state["uncounted"] + passed}
         return {**state, "load_before": load}
 
     def beliefs(self, state: State) -> State:
@@ -215,7 +226,10 @@ class LearnedRates(IndexScheduler):
 
     @abstractmethod
     def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
-        """(shards, the rounds that they cover, where known) as observed in the last round."""
+        """(shards, the rounds that they cover, where known) as observed in the last round.
+
+        Where devices can be away, the rounds are counted for every source alike.
+        """
 
     def _posterior(self, problem: Problem) -> Posterior:
         return self.posterior or posterior_for(problem.arrival_distribution, self.prior)
@@ -230,8 +244,8 @@ class RatesFromBacklogs(LearnedRates):
         return seen.waiting
 
     def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
-        everywhere = np.ones(seen.delivered.shape, dtype=np.bool_)
-        return arrivals_of_last_round(state, seen), 1, everywhere
+        known = state["there"] if seen.problem.away else np.ones(seen.delivered.shape, dtype=np.bool_)
+        return arrivals_of_last_round(state, seen), 1, known
 
 
 class RatesFromDeliveries(LearnedRates):
@@ -277,6 +291,10 @@ def posterior_for(distribution: str, prior: Prior) -> Posterior:
 
 
 def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
-    """m of the round before, where backlogs are observed: a device has delivered n + m or still holds it."""
+    """m of the round before, where backlogs are observed: a device has delivered n + m or still holds it.
+
+    A real device that was restarted may hold less than before; then nothing has arrived.
+    """
     held_at_the_end = seen.reported + seen.waiting  # one of them is 0
-    return held_at_the_end - state["load_before"]
+    arrived: IntArray = np.maximum(held_at_the_end - state["load_before"], 0)
+    return arrived

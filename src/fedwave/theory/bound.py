@@ -188,6 +188,10 @@ def _check_distributions(network: Network) -> None:
             f"fading is {type(network.fading).__name__}, but the bound needs rounds that are independent of each "
             "other: use Rayleigh(), Rician() or Shadowing(correlation=0)."
         )
+    if not network.always_available:
+        raise FedwaveError(
+            f"availability is {network.availability!r}, but the bound needs devices that are always there: remove it."
+        )
     if isinstance(network.arrivals, RecordedArrivals):
         raise FedwaveError(
             "arrivals is RecordedArrivals, but the bound needs the distribution of arrivals: use Poisson(), "

@@ -108,6 +108,10 @@ def exact_problem(network: Network, levels: int = 8, truncation: int | Sequence[
             "buffer limits are not part of the exact optimum: remove buffer_limit, or describe the network "
             "as an ExactProblem whose truncation is the limit."
         )
+    if not network.always_available:
+        raise FedwaveError(
+            f"availability is {network.availability!r}, but the optimum needs devices that are always there: remove it."
+        )
     count = as_int("levels", levels, 1)
     table = reduced_levels(network.planning, count, "value iteration")
     return ExactProblem(network.rates, table, network.slots, network.arrivals, truncation)

@@ -13,6 +13,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ HTML = b"<!DOCTYPE html><html><body>Please sign in.</body></html>"
 
 @pytest.fixture
 def contents(monkeypatch: pytest.MonkeyPatch) -> Contents:
+    monkeypatch.setattr(sources, "_RETRIES", 0)  # a retry waits for a second
     return tiny(monkeypatch)
 
 
@@ -147,10 +149,34 @@ def test_a_file_that_is_declared_as_compressed_is_not_decoded(contents, monkeypa
     assert held(tmp_path) == contents["mnist"]
 
 
+@pytest.mark.parametrize("how", ["cut off", "server error", "wrong content"])
+def test_a_failed_download_is_retried(how: str, contents, monkeypatch, tmp_path: Path) -> None:
+    attempts = 0
+
+    def first_fails(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal attempts
+        attempts += 1
+        whole = contents["mnist"][LABELS]
+        if attempts > 1:
+            send(handler, whole)
+        elif how == "cut off":
+            send(handler, whole[:-9], Content_Length=len(whole))
+            handler.close_connection = True
+        else:
+            send(handler, HTML, 500 if how == "server error" else 200)
+
+    monkeypatch.setattr(sources, "_RETRIES", 1)
+    with serving({**contents["mnist"], LABELS: first_fails}) as server:
+        use(monkeypatch, "mnist", one=partial(sources.mnist_by_http, server))
+        fetch("mnist", tmp_path)
+    assert attempts == 2
+    assert held(tmp_path) == contents["mnist"]
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (ZEROS, "has more than"),  # an endless one: tests/attacks/packages.py
+        (ZEROS, "sends more than"),  # an endless one: tests/attacks/packages.py
         (lambda handler: time.sleep(5), "timed out"),
         (lambda handler: send(handler, HTML, 404), "404"),
         (lambda handler: send(handler, b"", 302, Location="file:///etc/passwd"), "No connection adapters"),

@@ -17,7 +17,7 @@ from fedwave.parts import registry
 
 _ROOMS = ("network", "task", "training")
 _OF_NETWORK = ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db")
-_COLUMNS = tuple(name for name in DEVICE_COLUMNS if name not in ("rate", "distance_m"))  # that have a default
+_COLUMNS = tuple(name for name in DEVICE_COLUMNS if name not in ("rate", "distance_m", "snr_db"))  # that have a default
 _NAMING = ("scheduler", "dataset")  # their texts are in tables, captions and the names of inputs
 
 

