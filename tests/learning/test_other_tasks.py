@@ -276,8 +276,8 @@ class Pair(nn.Module):
 
 HOSTILE: dict[str, tuple[dict[str, Any], tuple[object, ...]]] = {
     "a target too many": ({"loss": "mse", "dataset": dataset(TABLE, TABLE[:, :2])}, ("(2, 1)", "(2, 2)")),
-    "a vector of wrong length": ({"loss": too_long}, ("too_long", "(4,)", "(2,)")),
-    "a loss that is NaN": ({"loss": is_nan}, ("is_nan", "nan")),
+    "a vector of wrong length": ({"loss": too_long}, ("loss", "too_long", "(4,)", "(2,)")),
+    "a loss that is NaN": ({"loss": is_nan}, ("loss", "is_nan", "nan")),
     "a loss that is a float": ({"loss": lambda outputs, targets: 0.5}, ("float",)),
     "a loss without a gradient": ({"loss": without_gradient}, ("gradient",)),
     "a loss that raises": ({"loss": loses_a_key}, ("loses_a_key", "KeyError", "temperature")),

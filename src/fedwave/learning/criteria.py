@@ -98,16 +98,16 @@ class Criterion:
             raise
         except Exception as error:  # the function is the user's
             raise FedwaveError(
-                f"the {what} {self.text!r} fails for outputs of shape {tuple(outputs.shape)} and {targets.dtype} "
-                f"targets of shape {tuple(targets.shape)}: {error_text(error)}."
+                f"the {what} {self.text!r} fails for outputs of shape {tuple(outputs.shape)} and targets "
+                f"of shape {tuple(targets.shape)}: {error_text(error)}."
             ) from error
         samples = len(targets)
         right = isinstance(found, Tensor) and found.is_floating_point() and found.shape in ((), (samples,))
         if not right:
-            kind = f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+            shape = f" of shape {tuple(found.shape)} and type {found.dtype}" if isinstance(found, Tensor) else ""
             raise FedwaveError(
-                f"the {what} {self.text!r} returns a {kind} for {samples} samples, must return a floating-point tensor "
-                f"of shape () or ({samples},): their mean, or a number for each."
+                f"the {what} {self.text!r} returns a {type(found).__name__}{shape} for {samples} samples, must "
+                f"return a floating-point tensor of shape () or ({samples},): their mean, or a number for each."
             )
         # Outputs that are no numbers are the model's: such a run diverges in round 1.
         if torch.isfinite(outputs).all() and not torch.isfinite(found).all():

@@ -69,6 +69,7 @@ def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset, loss: 
     outputs, _, drew = _pass(one, inputs, training=False)
     classes = data.classes if loss.function is cross_entropy else 0
     _check_outputs(outputs, targets, classes)
+    loss.checked("loss", outputs.detach(), targets)
     metric.checked("metric", outputs.detach(), targets)
     if drew:
         raise FedwaveError(
