@@ -42,6 +42,7 @@ _EXTRAS = {
     "torch": ("PyTorch", "learn"),
     "ray": ("Ray", "ray"),
     "safetensors": ("safetensors", "learn"),
+    "gymnasium": ("Gymnasium", "rl"),
 }  # library: its name, and the extra
 
 
