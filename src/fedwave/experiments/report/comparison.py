@@ -16,7 +16,7 @@ from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
 from fedwave.experiments.report.figures.comparison import comparison_figure
-from fedwave.experiments.store.dataset import curves_of, long_name, metrics_of, scheduler_labels
+from fedwave.experiments.store.dataset import curves_of, long_name, metrics_of, scheduler_labels, task_metric
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ COLUMNS = (
     "difference_instances",
 )
 # A table for a terminal has no room for these; one in a file has them all.
-_LEFT_OUT = {"arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "accuracy_on_all", "worst_class"}
+_LEFT_OUT = {"arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "worst_class"}
 Table = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -76,8 +76,9 @@ class Comparison:
             raise FedwaveError(f"differences are wanted from {base!r}, which is not among the schedulers run.")
         if first and first not in names:
             raise FedwaveError(f"there is no metric {first!r} in these results; {did_you_mean(first, names)}")
-        if "accuracy_on_all" in names and not np.isfinite(data["accuracy_on_all"].values).any():
-            names.remove("accuracy_on_all")  # it was never measured
+        on_all = f"{task_metric(data)}_on_all"
+        if on_all in names and not np.isfinite(data[on_all].values).any():
+            names.remove(on_all)  # it was never measured
         values = {name: per_instance(data, name, burn_in) for name in names}
         called = {name: long_name(data, name) for name in names}
         if "loss" in names:
@@ -90,13 +91,14 @@ class Comparison:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of the metrics: what was asked for first, then what was learnt."""
-        order = dict.fromkeys([self.first, "accuracy", "loss", *self.values])
+        order = dict.fromkeys([self.first, self.randomness.metric, "loss", *self.values])
         return tuple(name for name in order if name in self.values)
 
     @property
     def brief(self) -> tuple[str, ...]:
         """The metrics of a narrow table."""
-        return tuple(name for name in self.metrics if name == self.first or name not in _LEFT_OUT)
+        left_out = {*_LEFT_OUT, f"{self.randomness.metric}_on_all"}
+        return tuple(name for name in self.metrics if name == self.first or name not in left_out)
 
     @property
     def instances(self) -> int:
