@@ -6,7 +6,6 @@ import glob
 import os
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -163,8 +162,8 @@ def _table(path: str) -> pd.DataFrame:
     lines = [line for line in text.splitlines() if line.strip()]
     separator = max(",;\t", key="".join(lines[-1:]).count)
     top = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)  # comments end
-    if top and any(map(_is_number, lines[top].split(separator))):
-        top -= 1  # numpy.savetxt writes the heading as a comment
+    if top and any(map(_is_number, lines[top].split(separator))):  # numpy.savetxt writes the heading as a comment
+        top -= lines[top - 1].count(separator) == lines[top].count(separator)
     kind: Any = {"dtype": str, "keep_default_na": False, "skipinitialspace": True}
     try:
         found = pd.read_csv(StringIO("\n".join(lines[top:])), sep=separator, header=None, **kind)
@@ -209,9 +208,9 @@ def _rows(table: pd.DataFrame, columns: Columns, what: str, name: str, alone: bo
         table = table.rename_axis("timestamp").reset_index()
     table = table.set_axis([str(one) for one in table.columns], axis=1)
     table = table[[one for one in table.columns if not re.fullmatch(r"Unnamed: \d+|", one)]]  # such as a saved index
-    for heading, times in Counter(table.columns).items():
-        if times > 1:
-            raise FedwaveError(f"{what} has {times} columns {short_repr(heading)}: keep one.")
+    twice = table.columns[table.columns.duplicated()]
+    if len(twice):
+        raise FedwaveError(f"{what} has the column {short_repr(twice[0])} twice: keep one.")
     if not len(table):
         raise FedwaveError(f"{what} has no row below its heading: give it rows.")
     column = _find(table, *((columns.column,) if columns.column else COLUMNS[columns.value]))

@@ -297,31 +297,28 @@ def read_log(
 ) -> LogFading | LogArrivals:
     """Reads a measured log as a fading, or with ``value="count"`` as arrivals; ``.summary`` says what was found.
 
-    Layouts: a CSV table with a row per time and device, or with a column per device; a folder, a pattern such as
-    "drives/*.csv", a list or a mapping {name: file} with one file per device, which is called like the file; .npz with
-    such columns as arrays; a DataFrame; an ns-3 fading trace (.fad). Devices are matched by name.
+    docs/measurements.md shows the layouts. Devices are matched by name.
 
-    Parameters:
-
-    * ``path``: the file, folder, pattern, list, mapping or DataFrame
+    * ``path``: a CSV or .npz file, or an ns-3 fading trace (.fad); a folder, a pattern such as "drives/*.csv", a list
+      or a mapping {name: file} with a file per device; a DataFrame
     * ``devices``: a Network or DeviceTable with names, a list of names, or a number: the first ones in the log.
       None: a Network chooses its own when it is given the part
-    * ``value``: "snr_db", "rsrp_dbm", "gain_db", "gain" or "count". SNR is absolute: the network needs no distance.
+    * ``value``: "snr_db", "rsrp_dbm", "gain_db", "gain" or "count". On a measured SNR, distances have no effect.
       A gain is multiplied by the mean SNR of the device
     * ``time``, ``device``, ``column``: headings of times, device names and values. None as ``time``: a row is a round
-    * ``every``: the length of a round, such as "1s", "100ms" or seconds. The mean of its values counts, in their unit;
-      counts are added up
+    * ``every``: the length of a round, such as "1s", "100ms" or seconds. A round gets the mean of its values, in their
+      unit, or the sum of its counts
     * ``gaps``: what a round without a value gets. "hold": the value before it, or at the beginning the first one;
       "zero": SNR or gain 0, no arrivals; "interpolate": between its neighbours, in the log's unit; "error": refuses.
       None: "zero" for counts, else "hold"
-    * ``align``: "start": every device's log begins in round 1, on whichever day it was measured; "clock": round 1 is
-      the first time of the whole log
+    * ``align``: "start": each device's log begins in round 1, on whichever day it was measured; "clock": round 1 is the
+      first time of the whole log, as always in a table with a column per device
     * ``repeat``: does a device's log begin again after its end? If not, no run may be longer than the shortest log
-    * ``offset``: "random": every instance begins at random places, a device each at its own, or with a common clock all
-      at the same. None: all instances begin at the start, and intervals do not cover the log
+    * ``offset``: "random": each instance begins at random places, each device at its own, or with a common clock all at
+      the same. None: all instances begin at the start, and intervals do not cover the log
     * ``without``: devices without any value. "error": refuses; "silent": they stay, without a channel or arrivals;
       "drop": leaves them out, where ``devices`` is a number or the network has no names
-    * ``noise_dbm``: with "rsrp_dbm": the noise of a resource element, by which SNR = RSRP - noise; -125 dBm is thermal
+    * ``noise_dbm``: with "rsrp_dbm": the noise of a resource element, so that SNR = RSRP - noise. -125 dBm is thermal
       noise in 15 kHz and a noise figure of 7 dB
     * ``time_format``: how times are written, as strptime has it, such as "%d/%m/%Y %H:%M:%S"
 
@@ -353,7 +350,8 @@ def read_log(
     if isinstance(path, (str, Path)) and str(path).lower().endswith(".fad"):
         if value != "gain_db":
             raise FedwaveError(f"value is {value!r}, but {path} is a fading trace of gains in dB: use value='gain_db'.")
-        rows, names, value = read_fading_trace(Path(path)), (), "gain"
+        rows, value = read_fading_trace(Path(path)), "gain"
+        names: tuple[str, ...] = ()  # the trace is that of all devices
     else:
         rows = read_rows(path, Columns(value, column, time, device, time_format, step))
         names = tuple(rows.devices)
@@ -432,9 +430,8 @@ def _as_ns(every: Any) -> int:
 
     try:
         step = pd.Timedelta(every) if isinstance(every, str) else pd.Timedelta(seconds=float(every))
-        length = int(step.as_unit("ns").value)
-        if length > 0:
-            return length
+        if step > pd.Timedelta(0):
+            return int(step.as_unit("ns").value)
     except (ValueError, TypeError, OverflowError):
         pass
     raise FedwaveError(f"every is {short_repr(every)}, must be a time > 0, such as '1s', '100ms' or 0.1 (seconds).")
