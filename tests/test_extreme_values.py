@@ -94,6 +94,15 @@ def test_extreme_numbers_of_a_simulation(case: str) -> None:
                 continue  # a sentence
 
 
+NO_NUMBERS = (".gains", ".counts", ".model", ".snr_db", ".error_rate", ".stage_rule")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.endswith(NO_NUMBERS)])
+def test_nan_is_refused_with_the_name_of_its_field(case: str) -> None:
+    with refused(case.rpartition(".")[2], "nan"):
+        played(partial(CASES[case], float("nan")))
+
+
 @pytest.mark.parametrize("name", ["shard_size", "batch", "epochs", "eta", "prox", "l2"])
 def test_extreme_numbers_of_a_task(name: str) -> None:
     data, usual = blobs(), {"shard_size": 4, "batch": 4, "epochs": 1, "eta": 0.1}

@@ -1,4 +1,4 @@
-"""Experiments, device tables and records that are damaged at random: read, or refused in one sentence."""
+"""Experiments, device tables and records, damaged at random or to break readers: read, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.read import load_experiment
 from fedwave.files.writing import json_text
 from fedwave.files.yaml_text import read_yaml
+from tests.attacks import nasty_files
 
-LONGEST_S = 20
+LONGEST_S = 60
 PRESETS = resources.files("fedwave.experiments.presets")
 
 
@@ -49,6 +50,14 @@ YAML = b"""devices:
 CURVE = b"snr_db,error_rate\n-5,0.9\n0,0.5\n5,1e-3\n"
 NUMBERS = b"1,2,3\n4.5,0,6e-1\n7,8,9\n"
 RECORD = np.random.default_rng(0).random((5, 3))
+
+
+def saved_trace() -> bytes:
+    out = io.BytesIO()
+    fw.simulate(fw.paper_network(), "balsa", 3, 1, beliefs=True).write(out)
+    return out.getvalue()
+
+
 # What is damaged, and what reads it.
 INPUTS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
     "experiment.yaml": ("yaml", preset("quick"), experiment),
@@ -64,6 +73,7 @@ INPUTS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
         as_npy(np.asfortranarray((RECORD * 9).astype(">i4"))),
         lambda path: fw.arrivals.RecordedArrivals.from_file(str(path)),
     ),
+    "trace.npz": ("npz", saved_trace(), fw.Trace.load),
 }
 
 
@@ -74,17 +84,36 @@ def attack(name: str, times: int, folder: Path) -> None:
     for number in range(times):
         path = folder / f"it.{suffix}"
         path.write_bytes(mutated(content, random.Random(f"{name} {number}")))
-        try:
-            with time_limit(LONGEST_S):
-                read(path)
-            read_at_all += 1
-        except FedwaveError as error:
-            sentence = str(error)
-            assert len(sentence.splitlines()) == 1, (number, sentence)
-            assert len(sentence) < 2000, (number, sentence[:300])
-        except Exception as error:
-            raise AssertionError(f"{name}, damage {number}: {type(error).__name__}") from error
+        read_at_all += is_read(path, read, f"{name}, damage {number}")
     assert read_at_all < times  # the damages are damages
+
+
+def is_read(path: Path, read: Callable[[Path], object], what: str) -> bool:
+    """Whether it is read; otherwise it must be refused in one sentence."""
+    try:
+        with time_limit(LONGEST_S):
+            read(path)
+        return True
+    except FedwaveError as error:
+        refusal = str(error)
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__}") from error
+    assert len(refusal.splitlines()) == 1, (what, refusal)
+    assert len(refusal) < 2000, (what, refusal[:300])
+    return False
+
+
+MADE = {"npz": {}, "yaml": nasty_files.YAML, "json": nasty_files.JSON, "csv": nasty_files.CSV, "npy": nasty_files.NPY}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.filterwarnings("ignore")
+def test_files_that_are_made_to_break_readers(name: str, tmp_path: Path) -> None:
+    suffix, _, read = INPUTS[name]
+    for number, (what, put) in enumerate({**nasty_files.ANY, **MADE[suffix]}.items()):
+        path = tmp_path / f"{number}.{suffix}"
+        put(path)
+        assert not is_read(path, read, what) or what in MADE[suffix]
 
 
 @pytest.mark.parametrize("name", INPUTS)

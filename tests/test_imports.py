@@ -228,15 +228,3 @@ def test_importing_fedwave_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("module", ["cli.app", "experiments.store.load", "learning.datasets.mnist_cifar"])
 def test_a_command_waits_for_no_library_that_it_may_not_need(module: str) -> None:
     assert loaded_by(f"import fedwave.{module}").isdisjoint(HEAVY)
-
-
-def test_a_simulation_needs_no_torch(tmp_path: Path) -> None:
-    code = (
-        "import fedwave as fw; from pathlib import Path\n"
-        "asked = fw.load_experiment('paper-score', ['rounds=3', 'instances=2', 'schedulers=[age]'])\n"
-        f"from fedwave.experiments.run.runner import run_experiment; run_experiment(asked, Path({str(tmp_path)!r}))\n"
-        f"print(fw.load({str(tmp_path)!r}).score.shape)"
-    )
-    loaded = loaded_by(code)
-    assert {"pyarrow", "xarray", "filelock"} <= loaded  # it did run
-    assert loaded.isdisjoint({"torch", "matplotlib", "rich", "typer", "ray"})

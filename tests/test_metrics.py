@@ -204,23 +204,3 @@ def made(name, measured, first=()):
 def test_metrics_that_break_their_contract_are_refused(metrics, tokens):
     with refused(*tokens):
         run(2, metrics=metrics)
-
-
-class CountsRounds(Metric):
-    """Replaces an entry of the state that it is given."""
-
-    name = "counts_rounds"
-
-    def start(self, problem):
-        return {"rounds": np.zeros(problem.instances)}
-
-    def measure(self, state, played):
-        state["rounds"] = state["rounds"] + 1
-        return state, state["rounds"]
-
-
-def test_a_memory_that_is_changed_in_place_leaves_the_trace_alone():
-    begun = fw.simulate(fw.paper_network(), "age", 5, 2, metrics=[CountsRounds()])
-    later = fw.extend(begun, 8, metrics=[CountsRounds()])
-    assert (begun.memories["counts_rounds.rounds"] == 5).all()
-    assert (later.series["counts_rounds"][:, 0] == np.arange(1, 9)).all()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from numbers import Real
@@ -115,14 +114,6 @@ def is_list(value: Any) -> bool:
     if isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
         return False
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
-
-
-def capped_len(values: Sized) -> int:
-    """``len()``, capped at ``sys.maxsize``: a range may be longer."""
-    try:
-        return len(values)
-    except OverflowError:
-        return sys.maxsize
 
 
 def as_int(what: str, value: Any, least: int, most: int | None = None) -> int:

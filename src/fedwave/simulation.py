@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, capped_len, is_list, is_whole, plural, short_repr
+from fedwave.errors import FedwaveError, as_int, is_list, is_whole, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.metrics import Metric, MetricSet
 from fedwave.network.dynamics import accept, step, step_labels
@@ -52,6 +52,7 @@ MetricLike = str | Mapping[str, Any] | Metric
 _INSTANCE_BYTES, _DEVICE_BYTES = 3200, 100
 _LABEL_BYTES = 40  # and of every class at a device: what waited, was delivered, arrived, and both after the round
 _ROW_BYTES = sum(np.dtype(kind).itemsize for kind in DEVICE_ARRAYS.values())  # of a device in a round of a full record
+_MOST_INSTANCES = 2**63 - 1  # the most that len() can return
 _MOST_SHARDS = np.iinfo(np.int32).max  # of a device in a full record
 
 
@@ -190,10 +191,10 @@ def instance_numbers(instances: int | Iterable[int]) -> Sequence[int]:
         ends = [*ids[:1], *ids[-1:]]
     else:
         ids = ends = list(ids) if is_list(ids) else []
-    if not ends or not all(is_whole(i) and 0 <= i < 2**63 for i in ends):
+    if not ends or not all(is_whole(i) and 0 <= i < _MOST_INSTANCES for i in ends):
         raise FedwaveError(
             f"instances is {short_repr(instances)}, must be a whole number >= 1 or a list of instance numbers "
-            "from 0 to 2**63 - 1."
+            "from 0 to 2**63 - 2."
         )
     numbers: Sequence[int] = ids if isinstance(ids, range) else tuple(int(i) for i in ids)
     if not isinstance(numbers, range) and len(set(numbers)) < len(numbers):  # 0, 0.0 and False are one instance
@@ -340,7 +341,7 @@ class Simulation:
     def _check_memory(self, beliefs: State) -> None:
         """Raises FedwaveError if the simulation does not fit into memory; ``beliefs`` are those of one round."""
         setup, labels, full = self.setup, self.setup.labels, self.setup.record == "full"
-        instances, devices = capped_len(setup.instances), self.network.size
+        instances, devices = len(setup.instances), self.network.size
         need = simulation_bytes(devices, self.rounds, instances, len(self._metrics.metrics), full=full)
         if labels is not None:
             need += _LABEL_BYTES * float(instances) * devices * labels.classes

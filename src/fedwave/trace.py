@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from html import escape
 from pathlib import Path
 from types import NoneType
@@ -54,11 +54,6 @@ class Setup:
     metrics: tuple[Metric, ...] = ()  # beside the built-in ones
     labels: Labels | None = None
     version: str = __version__  # of fedwave, which simulated the first round
-
-    def same_as(self, other: Setup) -> bool:
-        """True if both make the same trace; the version of fedwave may differ."""
-        (mine, my_arrays), (theirs, their_arrays) = (replace(one, version="").packed() for one in (self, other))
-        return mine == theirs and _same_arrays(my_arrays, their_arrays)
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The setup as JSON, and the arrays that it refers to."""

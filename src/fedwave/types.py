@@ -56,6 +56,7 @@ INFORMATION: dict[str, tuple[str, ...]] = {
     "statistics": ("planning",),
     "labels": ("label_counts",),
 }
+ADVICE = ": run fw.check on it"  # at the end of a refusal; fw.check itself leaves it out
 _OPENED_BY = {field: need for need, fields in INFORMATION.items() for field in fields}
 
 
@@ -103,7 +104,7 @@ def checked(
         rule = f"{rule} from {least:g} to {most:g}"
     elif least > -np.inf:
         rule = f"{rule} >= {least:g}"
-    raise FedwaveError(f"{word} {name!r} returned {what} {wrong}, must be {rule} of shape {shape}: run fw.check on it.")
+    raise FedwaveError(f"{word} {name!r} returned {what} {wrong}, must be {rule} of shape {shape}{ADVICE}.")
 
 
 def checked_state(what: str, state: Any, instances: int) -> State:

@@ -21,19 +21,18 @@ from refusals import mentions, refused
 from user_file import forgotten, text
 
 from fedwave.adapters import ray as adapter
-from fedwave.adapters import ray_cluster
-from fedwave.adapters.ray import RemoteWorker, ray_engine
+from fedwave.adapters.ray import RemoteWorker, connected, import_ray, ray_engine
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
-from fedwave.experiments.run.pool import Message, run_here
-from fedwave.experiments.run.signals import StopRequest, Terminated
-from fedwave.experiments.run.worker import environment
+from fedwave.experiments.run.pool import Job, Message, run_here
+from fedwave.experiments.run.process import environment
+from fedwave.experiments.run.signals import TIMEOUT, Terminated
 from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads
 
 if find_spec("ray") is None:
     pytest.skip("ray is not installed", allow_module_level=True)
-ray = ray_cluster.import_ray(loopback=True)
+ray = import_ray(loopback=True)
 
 SIMULATED = {"schedulers": ["alsa-pi", "balsa"], "rounds": 300, "instances": 60, "block": 30}
 TRAINED = {
@@ -105,12 +104,17 @@ class Watch:
 
 
 def on_ray(
-    wanted: list[Unit], watch: Watch, place: Path | None = None, address: str | None = None, **how: Any
+    wanted: list[Unit],
+    watch: Watch,
+    place: Path | None = None,
+    address: str | None = None,
+    cpus: int | None = None,
+    timeout: float = TIMEOUT,
 ) -> dict[str, Any]:
     """The results by unit; ``watch`` also hears of the units that are finished."""
     found = {}
-    path = lambda unit: place and place / unit.name  # noqa: E731
-    for unit, data, _ in ray_engine(address, **how)(wanted, path, watch, StopRequest()):
+    job = Job(wanted, watch, lambda unit: place and place / unit.name, timeout=timeout)
+    for unit, data, _ in ray_engine(address, cpus)(job):
         watch(Message("finished", unit))
         found[unit.name] = data
     return found
@@ -118,7 +122,7 @@ def on_ray(
 
 def same_as_here(found: dict[str, Any], wanted: list[Unit]) -> bool:
     use_threads(1)  # as the workers do; two fight over such small models
-    here = {u.name: o for u, o, _ in run_here(wanted, lambda unit: None, Watch())}
+    here = {u.name: o for u, o, _ in run_here(Job(wanted, Watch()))}
     return found.keys() == here.keys() and all(data.identical(here[name]) for name, data in found.items())
 
 
@@ -156,13 +160,6 @@ def slow_while(slow: Path, seconds: float) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="class")
-def local() -> Iterator[None]:
-    """A Ray that several tests share."""
-    with ray_cluster.connected(ray, None, 2):
-        yield
-
-
-@pytest.fixture(scope="class")
 def cluster() -> Iterator[Any]:
     """A head without CPUs, on loopback, that sees within a second or two that a node has died."""
     from ray.cluster_utils import Cluster
@@ -189,62 +186,61 @@ def test_a_local_ray_gives_the_same_simulation(tmp_path: Path, capfd: pytest.Cap
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.usefixtures("local")
-class TestOnALocalRay:
-    @pytest.mark.slow
-    def test_a_killed_worker_goes_on_from_its_checkpoint(self, tmp_path: Path) -> None:
-        killed: list[str] = []
-        slow = tmp_path / "slow"
-        slow.touch()
+@pytest.mark.slow
+def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    killed: list[str] = []
+    slow = tmp_path / "slow"
+    slow.touch()
 
-        def kill_once(message: Message) -> None:
-            name = message.unit.name
-            if message.kind == "rounds" and watch.played(name) > 20 and not killed:
-                killed.append(name)
-                kill(*workers_of_mine())
-                slow.unlink()
+    def kill_once(message: Message) -> None:
+        name = message.unit.name
+        if message.kind == "rounds" and watch.played(name) > 20 and not killed:
+            killed.append(name)
+            kill(*workers_of_mine())
+            slow.unlink()
 
-        with forgotten():
-            wanted, watch = units(TRAINED, **slow_while(slow, 0.02)), Watch(kill_once)
-            found = on_ray(wanted, watch, tmp_path, cpus=1)
-            assert ray.is_initialized()  # it was before, so it is left so
-            assert same_as_here(found, wanted)
-        assert watch.of("crashed") == killed
-        assert Counter(watch.of("begun")) == Counter([*found, *killed])
-        first, second = watch.rounds(killed[0])
-        assert first[0] == 0
-        assert next(filter(None, second)) > 10  # after some zeros, while it is simulated
-        assert sum(second) == 100
+    with forgotten():
+        wanted, watch = units(TRAINED, **slow_while(slow, 0.02)), Watch(kill_once)
+        found = on_ray(wanted, watch, tmp_path, cpus=1)
+        assert same_as_here(found, wanted)
+    assert watch.of("crashed") == killed
+    assert Counter(watch.of("begun")) == Counter([*found, *killed])
+    first, second = watch.rounds(killed[0])
+    assert first[0] == 0
+    assert next(filter(None, second)) > 10  # after some zeros, while it is simulated
+    assert sum(second) == 100
 
-    @pytest.mark.slow
-    def test_a_scheduler_that_never_returns_is_abandoned(self, tmp_path: Path) -> None:
-        with forgotten():
-            file = tmp_path / "mine.py"
-            file.write_text(
-                "import time\nimport fedwave as fw\n\n@fw.register\nclass Endless(fw.Scheduler):\n"
-                "    name, needs = 'endless-test', {'backlog'}\n\n"
-                "    def priority(self, state, seen, draws):\n        time.sleep(1e9)\n"
-            )
-            chosen = ["endless-test", "age"]
-            wanted = units(SIMULATED, imports=[str(file)], schedulers=chosen, rounds=20, instances=1)
-            watch = Watch()
-            found = on_ray(wanted, watch, cpus=1, timeout=20.0)
-        assert list(found) == ["0000_age_0-0"]
-        why = {name: text for kind, name, text in watch.messages if kind == "abandoned"}
-        assert list(why) == ["0000_endless-test_0-0"]
-        assert mentions(why["0000_endless-test_0-0"], "endless-test", 20)
 
-    @pytest.mark.slow
-    def test_files_of_the_user_travel_with_the_units(self, tmp_path: Path) -> None:
-        """Nodes share no disk: the file is gone before any worker begins."""
-        with forgotten():
-            file = tmp_path / "mine.py"
-            file.write_text(text())
-            network = {"kind": "random", "devices": 5, "slots": 2, "fading": "steady-test"}
-            wanted = units(SIMULATED, imports=[str(file)], schedulers=["heavy-test:weight=3"], network=network)
-            file.unlink()
-            found = on_ray(wanted, Watch())
-            assert same_as_here(found, wanted)
+@pytest.mark.slow
+def test_a_scheduler_that_never_returns_is_abandoned(tmp_path: Path) -> None:
+    with forgotten():
+        file = tmp_path / "mine.py"
+        file.write_text(
+            "import time\nimport fedwave as fw\n\n@fw.register\nclass Endless(fw.Scheduler):\n"
+            "    name, needs = 'endless-test', {'backlog'}\n\n"
+            "    def priority(self, state, seen, draws):\n        time.sleep(1e9)\n"
+        )
+        chosen = ["endless-test", "age"]
+        wanted = units(SIMULATED, imports=[str(file)], schedulers=chosen, rounds=20, instances=1)
+        watch = Watch()
+        found = on_ray(wanted, watch, cpus=1, timeout=20.0)
+    assert list(found) == ["0000_age_0-0"]
+    why = {name: text for kind, name, text in watch.messages if kind == "abandoned"}
+    assert list(why) == ["0000_endless-test_0-0"]
+    assert mentions(why["0000_endless-test_0-0"], "endless-test", 20)
+
+
+@pytest.mark.slow
+def test_files_of_the_user_travel_with_the_units(tmp_path: Path) -> None:
+    """Nodes share no disk: the file is gone before any worker begins."""
+    with forgotten():
+        file = tmp_path / "mine.py"
+        file.write_text(text())
+        network = {"kind": "random", "devices": 5, "slots": 2, "fading": "steady-test"}
+        wanted = units(SIMULATED, imports=[str(file)], schedulers=["heavy-test:weight=3"], network=network)
+        file.unlink()
+        found = on_ray(wanted, Watch())
+        assert same_as_here(found, wanted)
 
 
 @pytest.mark.slow
@@ -335,19 +331,18 @@ def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
         assert mentions(refusal(address), address, "refused")
         deaf.listen()
-        monkeypatch.setattr(ray_cluster, "_TRY_SECONDS", 2.0)
+        monkeypatch.setattr(adapter, "_TRY_SECONDS", 2.0)
         assert mentions(refusal(address), "2 seconds")
         denied = "import os, time; os.write(2, b'Unauthenticated'); time.sleep(9)"  # as Ray does
-        monkeypatch.setattr(ray_cluster, "_TRY", denied)
+        monkeypatch.setattr(adapter, "_TRY", denied)
         assert mentions(refusal(address), address, "RAY_AUTH_MODE=token")
 
 
 def test_a_signal_that_reaches_rays_own_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """While Ray starts, its handler is there instead of ours; it exits with the bare number of the signal."""
     ray = MagicMock()
-    ray.is_initialized.return_value = False
-    monkeypatch.setattr(ray_cluster, "_start", lambda *_, **__: sys.exit(int(signal.SIGTERM)))
-    with pytest.raises(Terminated) as left, ray_cluster.connected(ray, None, 1):
+    monkeypatch.setattr(adapter, "_start", lambda *_, **__: sys.exit(int(signal.SIGTERM)))
+    with pytest.raises(Terminated) as left, connected(ray, None, 1):
         pass
     assert left.value.code == 128 + signal.SIGTERM
     ray.shutdown.assert_called_once_with()
@@ -357,13 +352,11 @@ def test_a_bad_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mentions(refusal("somewhere"), "'somewhere'", "host:port")
     monkeypatch.setenv("RAY_ADDRESS", "nowhere")
     assert mentions(refusal("auto"), "auto", "Invalid address")
-    with refused("cpus", 0):
-        ray_engine(cpus=0)
 
 
 def test_a_ray_that_would_listen_on_the_network_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where the user's script imports ray before the engine is made."""
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.7")
-    with refused("192.0.2.7", "ray_engine"):
+    with refused("192.0.2.7", "`ray start`"):
         on_ray(units(SIMULATED), Watch())
     assert not ray.is_initialized()

@@ -27,8 +27,8 @@ def test_json_has_the_numbers_and_the_settings(fedwave) -> None:
     assert (status, err) == (0, "")
     assert list(content["schedulers"]) == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
     assert content["schedulers"]["w-max"]["score_difference"]["mean"] == 0
-    settings = ("network", "rounds", "instances", "seed", "against", "burn_in")
-    assert [content[name] for name in settings] == ["paper", 12, 3, 6, "w-max", 2]
+    assert [content[name] for name in ("rounds", "instances", "seed", "against")] == [12, 3, 6, "w-max"]
+    assert (content["experiment"]["network"]["kind"], content["experiment"]["burn_in"]) == ("paper", 2)
     trace = fw.simulate(fw.paper_network(), "age", 12, 3, 6)
     alone = json.loads(fedwave("compare", "--json", "-s", "age", *SMALL, "burn_in=2", "--seed", 6)[1])
     assert alone["schedulers"]["age"]["backlog"]["mean"] == pytest.approx(trace.backlog[2:].mean())
@@ -109,7 +109,7 @@ def test_fields_and_options_reach_the_network(fedwave, tmp_path: Path) -> None:
     files.append(f"network.success=table:path={tmp_path}/curve.csv")
     words = ("-s", "alsa-pi", "--slots", 1, "--json", *SMALL, *files)
     found = json.loads(fedwave("compare", tmp_path / "two.yaml", *words)[1])
-    assert found["network"] == str(tmp_path / "two.yaml")
+    assert found["experiment"]["network"]["file"] == str(tmp_path / "two.yaml")
     assert found["schedulers"]["alsa-pi"]["delivered_share"]["mean"] > 0.5
     made = ("network.devices=8", "network.gamma=0.5", "network.fading=rician:k_factor=6", "network.set.buffer_limit=9")
     found = json.loads(fedwave("compare", "random", "-s", "age", "--slots", 3, *made, *SMALL, "--json")[1])

@@ -171,9 +171,14 @@ def test_the_engine_is_the_one_that_was_asked_for(fedwave, monkeypatch: pytest.M
     asked: list[object] = []
     ray = ModuleType("fedwave.adapters.ray")
 
-    def ray_engine(address, workers, timeout):
-        asked.extend([address, workers, timeout])
-        return pool.run_here
+    def ray_engine(address, workers):
+        asked.extend([address, workers])
+
+        def engine(job):
+            asked.append(job.timeout)
+            return pool.run_here(job)
+
+        return engine
 
     ray.ray_engine = ray_engine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "fedwave.adapters.ray", ray)

@@ -36,7 +36,7 @@ REFUSALS = {
     ("compare", "--slots", 26): ("slots", 26, 25),
     ("compare", "--rounds", "many"): ("--rounds", "'many'"),
     ("compare", "--seed", -1): ("seed", -1),
-    ("compare", "--workers", 0): ("--workers", 0),
+    ("compare", "--workers", 0): ("workers", 0),
     ("compare", "--import", "none.py"): ("none.py", "No such file"),
     ("config", "--import", "no_such_module"): ("no_such_module",),
     ("run", "paper", "--timeout", 0): ("timeout", "0.0"),

@@ -220,7 +220,7 @@ def test_instances_twice_and_instances_missing() -> None:
     lot(Path("over"), 1, 2)
     assert mentions(refusal("second", "late"), "first_instance=2", "instances=2", "second", "late")
     assert mentions(refusal("late", "second", "first"), "first_instance=2", "instances=2", "second", "late")
-    assert mentions(refusal("over", "first", "second"), "instance 1", "second", "over")
+    assert mentions(refusal("over", "first", "second"), "instances 1 to 1", "second", "over")
     assert mentions(refusal("over", "over"), "instances 1 to 2", "over")
 
 

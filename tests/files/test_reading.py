@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from odd_files import device, enormous, pipe
+from odd_files import enormous
+from refusals import mentions
 from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.read import load_experiment
 from fedwave.files import tables
-from fedwave.files.arrays import read_array
 from fedwave.files.reading import read_json, read_text
+from fedwave.files.tables import read_array
 
 
 @pytest.fixture(autouse=True)
@@ -39,31 +38,13 @@ def refusal(read: Callable[[], object]) -> str:
 # --- any file -------------------------------------------------------------------------------------
 
 
-READERS: dict[str, Callable[[str], object]] = {
-    "experiment.yaml": load_experiment,
-    "experiment.json": load_experiment,
-    "devices.csv": fw.read_devices,
-    "devices.yaml": fw.read_devices,
-    "curve.csv": fw.success.Table.from_file,
-    "gains.npy": fw.fading.RecordedGains.from_file,
-    "gains.csv": fw.fading.RecordedGains.from_file,
-    "arrivals.npy": fw.arrivals.RecordedArrivals.from_file,
-}
-THINGS = {
-    pipe: "not a regular file",
-    device: "not a regular file",
-    Path.mkdir: "Is a directory",
-    enormous: "1,000,000,000,000 bytes",
-}
-
-
-@pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("thing", THINGS)
-def test_what_is_no_file(thing: Callable[[Path], None], name: str, tmp_path: Path) -> None:
-    thing(tmp_path / name)
-    sentence = refusal(lambda: READERS[name](str(tmp_path / name)))
-    assert str(tmp_path / name) in sentence
-    assert THINGS[thing] in sentence
+def test_sizes_and_folders(tmp_path: Path) -> None:
+    path = tmp_path / "devices.csv"
+    enormous(path)
+    assert mentions(refusal(lambda: fw.read_devices(path)), path, "1,000,000,000,000 bytes")
+    path.unlink()
+    path.mkdir()
+    assert mentions(refusal(lambda: fw.read_devices(path)), path)
 
 
 def test_encodings(tmp_path: Path) -> None:
@@ -82,13 +63,9 @@ def test_encodings(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("[" * 100_000, "too deeply"),
-        ('{"a":' * 100_000, "too deeply"),
         ("1" * 100_000, "too many digits"),
         ('{"a": 1, "a": 2}', "'a' is given twice"),
-        ('{"' + "a" * 9999 + '": 1, "' + "a" * 9999 + '": 2}', "aaa' is given twice"),
-        ('{"a": ["\\ud800"]}', "must be text"),
         ('{"\\udfff": 1}', "must be text"),
-        ("\0", "line 1"),
         ("[1,\n2", "line 2"),
     ],
     ids=lambda text: text[:20],
@@ -109,29 +86,6 @@ def test_json_that_is_read() -> None:
 HEADING = "rate,distance_m\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("rate;distance_m\n1;100\n", "semicolons"),
-        (HEADING + '1,"100\n' * 100_000, "not a valid CSV file"),
-        (HEADING + "1_000,100\n", "line 1: rate is '1_000'"),
-        (HEADING + "\uff11,100\n", "line 1: rate is '\uff11'"),
-        (HEADING + "1\0,100\n", "line 1: rate is '1\\x00'"),
-        (HEADING + "9" * 100_000 + ",1\n", "rate of device 1 is inf"),
-        (HEADING + "x" * 100_000 + ",1\n", "xxx', must be a number."),
-        (HEADING.replace("\n", ",count\n") + "1,1,1e9\n", "count is 1,000,000,000"),
-        (HEADING.replace("\n", ",count\n") + "1,1,10000000\n" * 200, "2,000,000,000 devices, must"),
-        (",".join(f"c{i}" for i in range(100_000)) + "\n" + "," * 99_999, "rate is missing"),
-        (",".join(["rate"] * 100_000) + "\n", "two columns 'rate'"),
-    ],
-    ids=lambda text: text[:20],
-)
-def test_device_tables_that_are_refused(text: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "devices.csv").write_text(text, encoding="utf-8")
-    said = refusal(lambda: fw.read_devices(tmp_path / "devices.csv"))
-    assert sentence in said
-
-
 def test_too_many_lines(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(tables, "_MOST_LINES", 10)
     (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 10)
@@ -150,43 +104,6 @@ def npy(array: np.ndarray, **options: Any) -> bytes:
     out = io.BytesIO()
     np.lib.format.write_array(out, array, **options)
     return out.getvalue()
-
-
-def with_header(text: str, content: bytes = b"", length: int | None = None) -> bytes:
-    head = text.encode()
-    size = len(head) if length is None else length
-    return b"\x93NUMPY\x02\x00" + struct.pack("<I", size) + head + content
-
-
-def shaped(shape: str, kind: str = "'<f8'", content: bytes = b"") -> bytes:
-    text = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}\n"
-    return with_header(text, content)
-
-
-DAMAGED = "or is damaged"
-HOSTILE: dict[str, tuple[bytes, str]] = {
-    "header of 4 GB": (with_header("{}", length=2**32 - 1), DAMAGED),
-    "deep header": (with_header("(" * 9000), DAMAGED),
-    "code": (with_header("__import__('os').system('touch /tmp/x')"), DAMAGED),
-    "1e18 numbers": (shaped("(1000000000, 1000000000)"), DAMAGED),
-    "two negatives": (shaped("(-2, -3)", content=bytes(48)), DAMAGED),
-    "thousands of digits": (shaped("(0x" + "f" * 9000 + ",)"), DAMAGED),
-    "objects": (npy(np.array([[{}, 1]], dtype=object)), DAMAGED),
-    "many axes": (shaped("(1, 1, 1, 1)", content=bytes(8)), "has 4 axes"),
-    "complex": (npy(ONES * 1j), "numbers"),
-    "no numbers": (npy(np.ones((0, 3))), "must not be empty"),
-    "infinite": (npy(ONES * np.inf), "[0, 0] is inf"),
-}
-
-
-@pytest.mark.parametrize("attack", HOSTILE)
-@pytest.mark.filterwarnings("ignore:Reading .npy")
-@pytest.mark.filterwarnings("ignore:Custom")
-def test_hostile_records(attack: str, tmp_path: Path) -> None:
-    content, sentence = HOSTILE[attack]
-    path = tmp_path / "gains.npy"
-    path.write_bytes(content)
-    assert sentence in refusal(lambda: fw.fading.RecordedGains.from_file(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -211,15 +128,7 @@ def test_records_are_read_as_numpy_reads_them(array, version, tmp_path: Path) ->
     np.testing.assert_array_equal(fw.fading.RecordedGains.from_file(str(path)).gains, array)
 
 
-NUMBERS = {
-    "": "no data",
-    "1;2\n3;4\n": "semicolons",
-    "1,2\n3\n": "columns",
-    "\uff11,2\n": "could not convert string",
-    "x" * 100_000: "could not convert string 'xxx",
-    "1e999,1\n": "[0, 0] is inf",
-    "\udcff,1\n": "not text",
-}
+NUMBERS = {"1;2\n3;4\n": "semicolons", "1,2\n3\n": "columns", "1e999,1\n": "[0, 0] is inf", "\udcff,1\n": "not text"}
 
 
 @pytest.mark.parametrize("text", NUMBERS, ids=lambda text: ascii(text[:12]))

@@ -57,17 +57,7 @@ def test_anchors_and_merge_keys() -> None:
         ("{1: a, 1.0: b}", 'duplicate key "1.0"'),
         ("{[1]: 2}", "must be text"),
         ("a: !mine x", "line 1: the tag '!mine'"),
-        ("!!python/object/apply:os.getcwd []", "os.getcwd'"),
-        ("!!binary aGk=", "2002:binary'"),
-        ("!!int ''", "cannot be read"),
         ("9" * 5000, "cannot be read"),
-        ('"\\U00110000"', "cannot be read (ValueError"),
-        ('"\\ud800"', "cannot be read, '\\ud800'"),
-        ("%YAML 1." + "1" * 5000 + "\n---\n", "cannot be read (ValueError"),
-        ("%YAML 9.9\n---\na: 1", "in line 1: found incompatible YAML document"),
-        ("*" + "a" * 5000, "undefined alias 'aaa"),
-        ("!" + "a" * 5000 + " x", "aaa' is not known"),
-        ("{" + "a" * 900 + ": 1, " + "a" * 900 + ": 2}", "aaa' is given twice"),
         ("&a [*a]", "the alias 'a' stands for"),
         ("<<: 3", "expected a mapping"),
         ("a: 1\n---\nb: 2", "in line 2: expected a single document"),
@@ -87,14 +77,10 @@ def test_what_is_refused(text: str, sentence: str) -> None:
 LAUGHS = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"] + [
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)
 ]
-KEYS = ", ".join(f"k{i}: 1" for i in range(1000))
 BOMBS = {
-    "deep lists": ("[" * 100_000, "nested too deeply", 30),
-    "deep mappings": ("{a: " * 50_000, "nested too deeply", 60),
-    "deep blocks": ("- " * 100_000, "nested too deeply", 30),
-    "many values": ("[" + "a," * 150_000, "100,000 values", 100_000),
+    "deep": ("[" * 100_000, "nested too deeply", 30),
+    "wide": ("[" + "a," * 150_000, "100,000 values", 100_000),
     "laughs": ("\n".join(LAUGHS), "too large", 200),
-    "merged laughs": (f"a: &a {{{KEYS}}}\n" + "".join(f"b{i}: {{<<: *a}}\n" for i in range(1000)), "too large", 3000),
 }
 
 
@@ -114,20 +100,10 @@ def test_a_bomb_is_refused_after_little_work(bomb: str, monkeypatch: pytest.Monk
     assert values <= most + 1
 
 
-def test_many_merged_mappings_are_one() -> None:
-    # Put into one mapping, not into a new copy for each of them: thousands would take minutes.
-    text = "{<<: [" + ", ".join(f"{{k{i}: {i}, k0: {i}}}" for i in range(1, 3000)) + "], z: 0}"
-    merged = read_yaml(text, "it")
-    assert merged == {"k0": 1, "z": 0} | {f"k{i}": i for i in range(1, 3000)}
-
-
 def test_a_list_is_known_by_its_beginning() -> None:
     assert is_yaml_list("# devices\n---\n- {rate: 1}\n- [never closed", "it")
-    assert is_yaml_list("[1, 2]", "it")
     assert not is_yaml_list("a: [1]\nb: [never closed", "it")
     assert not is_yaml_list("", "it")
-    with pytest.raises(FedwaveError, match="it is not valid YAML in line 1"):
-        is_yaml_list("@", "it")
 
 
 def test_lists_are_written_in_one_line() -> None:

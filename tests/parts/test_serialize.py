@@ -9,25 +9,14 @@ import fedwave as fw
 from fedwave.parts import registry
 from fedwave.parts.serialize import pack, unpack
 
+# Parts within parts, and records; those of each family are in tests/checks (the check "saving").
 PARTS = [
-    fw.success.Turbo(blocks=3),
-    fw.success.Threshold(1.5),
-    fw.success.Soft(2.0),
-    fw.success.Uncoded(bits=10, modulation="bpsk"),
-    fw.success.Table((0.0, 1.0, 2.0), (1.0, 0.5, 0.0)),
-    fw.success.Arq(fw.success.Soft(), 4),
     fw.success.Harq(fw.success.Table((0.0, 1.0), (1.0, 0.0)), 3),
-    fw.fading.Rayleigh(),
-    fw.fading.Rician(7.0),
     fw.fading.Shadowing(3.0, 0.5, fw.fading.GaussMarkov(0.3)),
-    fw.arrivals.Poisson(),
-    fw.arrivals.NegativeBinomial(3.0),
-    fw.arrivals.ZeroInflatedPoisson(0.1),
     fw.Device(rate=1, distance_m=2, buffer_limit=np.inf, interference_dbm=-np.inf),
     fw.scheduler("balsa", prior=fw.priors.Truncated(0.5, 9.0, fw.priors.Gamma(2.0, 3.0))),
     fw.scheduler("balsa-po", posterior=fw.posterior.GridPosterior(shapes=(1.0, 2.0)), stage_rule="max1"),
     fw.scheduler("balsa", posterior=fw.posterior.ConjugatePosterior(fw.priors.Jeffreys())),
-    *(fw.scheduler(name) for name in fw.scheduler_names()),
 ]
 
 

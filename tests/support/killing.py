@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,20 +87,20 @@ class Stop(Exception):
 
 def half_finished(experiment: Experiment, folder: Path) -> None:
     """A run in this process that is stopped in the middle of its last unit; the others are finished."""
-    from fedwave.experiments.run.pool import run_here
+    from fedwave.experiments.run.pool import Job, run_here
     from fedwave.experiments.run.runner import run_experiment
 
-    def engine(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
+    def engine(job: Job) -> Iterator[Any]:
         played = 0
 
         def stopping(message: Any) -> None:
             nonlocal played
             played += message.content if message.kind == "rounds" else 0
-            if message.unit is units[-1] and played > units[0].rounds * (len(units) - 0.5):
+            if message.unit is job.units[-1] and played > job.units[0].rounds * (len(job.units) - 0.5):
                 raise Stop
-            report(message)
+            job.report(message)
 
-        yield from run_here(units, checkpoint, stopping)
+        yield from run_here(replace(job, report=stopping))
 
     with suppress(Stop):
         run_experiment(experiment, folder, engine=engine)

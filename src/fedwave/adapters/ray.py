@@ -2,57 +2,144 @@
 
 The pool of experiments/run/pool.py drives the actors as it drives processes: it retries or abandons units, and asks
 them to stop. An actor writes checkpoints where the run folder is readable from its node; without shared storage, a unit
-that is lost or stopped begins anew.
+that is lost or stopped begins anew. Every failure of the cluster is one sentence.
 """
 
 from __future__ import annotations
 
+import importlib
+import logging
+import os
 import pickle
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedwave.adapters.ray_cluster import connected, import_ray
-from fedwave.errors import FedwaveError, as_int, error_text
+from fedwave.errors import FedwaveError, extra_for
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.run.pool import Engine, Finished, PathOf, Pool, Report, Worker
-from fedwave.experiments.run.signals import TIMEOUT, StopRequest
-from fedwave.experiments.run.worker import ONE_THREAD, do_unit
+from fedwave.experiments.run.pool import Engine, Finished, Job, Pool, Worker
+from fedwave.experiments.run.process import ONE_THREAD, do_unit, environment
+from fedwave.experiments.run.signals import Terminated
 from fedwave.version import __version__
 
 _NEWS_SECONDS = 0.2  # between two answers of an actor about its unit
 _IDLE_SECONDS = 30.0  # without any news before a warning
 _AHEAD = 1  # actors beyond the CPUs of the cluster, so that an autoscaler sees the demand
+_TRY_SECONDS = 20.0
+# Ray tries for minutes and may end the process, so another process tries first.
+_TRY = """
+import logging, sys, ray
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level=logging.CRITICAL)
+except Exception as error:
+    sys.exit(type(error).__name__ + ": " + " ".join(str(error).split()))
+"""
+# Ray reads these when it is imported. With the first, a Ray that is started here listens on the loopback address only,
+# as Ray does by default on Windows and macOS.
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# Ray prints the death of a worker to standard output, where a table or JSON is expected; fedwave reports it itself.
+_QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
+_SILENT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
-def ray_engine(address: str | None = None, cpus: int | None = None, timeout: float = TIMEOUT) -> Engine:
+def ray_engine(address: str | None = None, cpus: int | None = None) -> Engine:
     """An engine for run_experiment. ``address``: "auto" or host:port; None: starts Ray on this machine only.
 
-    ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for. A unit that
-    finishes no round in ``timeout`` seconds is abandoned.
+    ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for.
     """
     ray = import_ray(loopback=address is None)  # fails before a run folder is made
-    if cpus is not None:
-        cpus = as_int("cpus", cpus, 1)
 
-    def run(
-        units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest
-    ) -> Generator[Finished, None, None]:
-        if not units:
+    def run(job: Job) -> Generator[Finished, None, None]:
+        if not job.units:
             return
         with connected(ray, address, cpus):
-            cluster = _Cluster(ray, cpus, any(map(_on_gpu, units)))
+            cluster = _Cluster(ray, cpus, any(map(_on_gpu, job.units)))
             try:
-                yield from Pool(units, checkpoint, report, stop, timeout, cluster.worker, cluster.wait).results()
+                yield from Pool(job, cluster.worker, cluster.wait).results()
             except ray.exceptions.RayError as error:
-                reason = error_text(error).split(". ")[0]
-                raise FedwaveError(f"the Ray cluster failed ({reason}): repair it, and resume the run.") from None
+                raise FedwaveError(
+                    f"the Ray cluster failed ({_reason(error)}): repair it, and resume the run."
+                ) from None
 
     return run
+
+
+def import_ray(loopback: bool = False) -> Any:
+    """The ray package. ``loopback``: if this imports it, a Ray started by this process is not on the network."""
+    with environment(_QUIET | (_LOOPBACK if loopback else {})), extra_for("the engine ray"):
+        return importlib.import_module("ray")
+
+
+@contextmanager
+def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]:
+    """Connect to a cluster, or start Ray on this machine, for the time of the block."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ours = signal.getsignal(signal.SIGTERM)  # Ray sets a handler of its own, which prints a stack and may abort
+    try:
+        if address is None:
+            _start(ray, cpus)
+        else:
+            _reach(ray, address)
+        signal.signal(signal.SIGTERM, ours)
+        yield
+    except SystemExit as left:  # by Ray's own handler, which is there until ours is back
+        if left.code != signal.SIGTERM:
+            raise
+        raise Terminated from None
+    finally:
+        ray.shutdown()
+        signal.signal(signal.SIGTERM, ours)
+
+
+def _start(ray: Any, cpus: int | None) -> None:
+    """Start Ray on this machine, not reachable from the network: whoever reaches Ray can run any code."""
+    here = ray.util.get_node_ip_address()
+    if not here.startswith("127.") and here != "::1":
+        raise FedwaveError(
+            f"Ray would listen on the network ({here}), because your own code has imported it already: leave out that "
+            "import, or start Ray yourself (`ray start`) and name its address."
+        )
+    try:
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **_SILENT)
+    except Exception as error:
+        raise FedwaveError(f"Ray cannot be started on this machine ({_reason(error)}): leave out --ray.") from None
+
+
+def _reach(ray: Any, address: str) -> None:
+    """Connect to a cluster; fail soon if it does not answer."""
+    host, colon, port = address.rpartition(":")
+    if address != "auto" and "://" not in address and not (colon and host and port.isdecimal()):
+        raise FedwaveError(f'the address of the Ray cluster is {address!r}, must be "auto" or host:port.')
+    try:
+        if colon and "://" not in address:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        attempt = [sys.executable, "-c", _TRY, address]
+        tried = subprocess.run(attempt, capture_output=True, text=True, timeout=_TRY_SECONDS)
+        if tried.returncode:
+            raise OSError((tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"])[-1])
+        ray.init(address=address, **_SILENT)
+    except Exception as error:
+        why: object = error
+        if isinstance(error, subprocess.TimeoutExpired):
+            token = b"Unauthenticated" in (error.stderr or b"")
+            why = "it asks for a token: set RAY_AUTH_MODE=token" if token else f"no answer in {_TRY_SECONDS:g} seconds"
+        raise FedwaveError(
+            f"the Ray cluster at {address} cannot be reached ({_reason(why)}): is it running, and is this machine one "
+            "of its nodes (`ray start`)?"
+        ) from None
+
+
+def _reason(error: object) -> str:
+    """The first sentence of an error, in one line: Ray's errors are long."""
+    return (" ".join(str(error).split()) or type(error).__name__).split(". ")[0].rstrip(".")
 
 
 def _on_gpu(unit: Unit) -> bool:
@@ -113,15 +200,11 @@ class _Actor(Worker):
             return [self._died(error)]
         if found:
             self._cluster.heard = self._cluster.heard and time.monotonic()
-        elif self.since is None:
-            return self._not_begun()
+        elif self.since is None:  # it waits for a CPU
+            return [("stopped", None)] if self._asked else self._idle_warning()
         return found
 
-    def _not_begun(self) -> list[tuple[str, Any]]:
-        """It waits for a CPU: the time-out does not count yet, and a request to stop is fulfilled."""
-        self.silent = 0.0
-        if self._asked:
-            return [("stopped", None)]
+    def _idle_warning(self) -> list[tuple[str, Any]]:
         heard = self._cluster.heard
         if heard is None or time.monotonic() - heard < _IDLE_SECONDS:
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +17,6 @@ from fedwave.network.dynamics import step
 from fedwave.types import FloatArray, NetworkState
 
 _SHAPE = (40, 2, 5)  # rounds, instances, devices
-_STOP = 17
 
 
 def _uploads(rule: Aggregation) -> Uploads:
@@ -31,13 +30,13 @@ def _uploads(rule: Aggregation) -> Uploads:
         delay[t] = state.delay
         state, _ = step(state, delivered[t], shards[t], shards[t], 0.0)
         learned[t] = state.learned
-    return uploads_of_rounds(rule, delivered, learned, delay, shards)
+    return uploads_of_rounds(rule, delivered, learned, delay, shards).at(...)
 
 
 def _tried(trial: Trial) -> None:
     rule = trial.part
     uploads = _uploads(rule)
-    trial.keep("weights", trial.call(rule.weights, uploads), _SHAPE, "float64")
+    trial.keep("weights", trial.call(rule.weights, uploads), _SHAPE)
     trial.keep("coefficients", trial.call(rule.coefficients, uploads), _SHAPE)
     trial.keep("masses", trial.call(rule.age, uploads.mass, uploads.learned), _SHAPE)
     if not rule.has_server_step():
@@ -103,53 +102,14 @@ def _ageing(trial: Trial) -> None:
         )
 
 
-def _limited(rule: Aggregation, name: str, what: str) -> bool:
-    """What a round delivers never exceeds the limit, and only a round that would is scaled."""
-    own = {f.name for f in fields(rule)} if is_dataclass(rule) else set[str]()
-    if name not in own:
-        return False
-    free = replace(rule, **{limit: None for limit in own & {"cap", "stretch"}})  # type: ignore[type-var]
-    uploads = _uploads(rule)
-    weights = free.coefficients(uploads)
-    reached = (weights * getattr(uploads, what)).sum(axis=-1)
-    if not reached.any():
-        return False
-    limit = getattr(rule, name) or float(np.median(reached[reached > 0]))
-    limited = replace(free, **{name: limit})  # type: ignore[type-var]
-    scale = np.minimum(1.0, limit / np.maximum(reached, limit / 2))[..., None]
-    if not np.allclose(limited.coefficients(uploads), scale * weights, rtol=1e-9):
-        raise FedwaveError(
-            f"with {name} {limit:.4g} the coefficients are not the weights times min(1, {name} / delivered {what}): "
-            f"leave the {name} to `coefficients` of the base class."
-        )
-    return True
-
-
-def _server_steps(
-    rule: Aggregation, size: int, convert: Callable[[Any], Any] = np.asarray, stop: int = 0
-) -> FloatArray:
-    """The steps of one run, ``[T, size]``; the memory is copied after round ``stop``, as a checkpoint does."""
+def _server_steps(rule: Aggregation, convert: Callable[[Any], Any] = np.asarray) -> FloatArray:
+    """The steps of one run, ``[T, 3]``."""
     uploads, steps = _uploads(rule), []
-    updates = np.random.default_rng(1).normal(size=(_SHAPE[0], size))
-    memory: Mapping[str, Any] = rule.start(convert(np.zeros(size)))
-    for t, update in enumerate(updates):
-        if t == stop:
-            memory = {name: convert(np.asarray(value).copy()) for name, value in memory.items()}
+    memory = rule.start(convert(np.zeros(3)))
+    for t, update in enumerate(np.random.default_rng(1).normal(size=(_SHAPE[0], 3))):
         memory, taken = rule.server_step(memory, convert(update), uploads.at((t, 0)))
         steps.append(np.asarray(taken).copy())
     return np.stack(steps)
-
-
-def _stopping(trial: Trial) -> bool:
-    if not trial.part.has_server_step():
-        return False
-    for size in (1, 3):
-        if not np.array_equal(_server_steps(trial.part, size), _server_steps(trial.part, size, stop=_STOP)):
-            raise FedwaveError(
-                f"server steps differ if the memory was restored after round {_STOP}: keep all that evolves in "
-                "the memory."
-            )
-    return True
 
 
 def _tensors(trial: Trial) -> bool:
@@ -158,7 +118,7 @@ def _tensors(trial: Trial) -> bool:
         return False
     from fedwave.learning.server_steps import as_tensor
 
-    if not np.allclose(_server_steps(trial.part, 3), _server_steps(trial.part, 3, as_tensor), rtol=1e-12):
+    if not np.allclose(_server_steps(trial.part), _server_steps(trial.part, as_tensor), rtol=1e-12):
         raise FedwaveError(
             "server_step gives different results for torch tensors and for arrays: use plain arithmetic only."
         )
@@ -167,16 +127,8 @@ def _tensors(trial: Trial) -> bool:
 
 FAMILY = Family(
     tried=_tried,
-    own={
-        "rounds": _rounds,
-        "devices": _devices,
-        "ageing": _ageing,
-        "cap": lambda trial: _limited(trial.part, "cap", "mass"),
-        "stretch": lambda trial: _limited(trial.part, "stretch", "trainings"),
-        "stopping": _stopping,
-        "tensors": _tensors,
-    },
+    own={"rounds": _rounds, "devices": _devices, "ageing": _ageing, "tensors": _tensors},
     evolves="the memory, which server_step is given and returns",
     numbers="weights and server steps may depend on their arguments only",
-    runs=lambda trial: [Run(trial.around(), rounds=_SHAPE[0], stop=_STOP, more={"metrics": [Mass(trial.part)]})],
+    runs=lambda trial: [Run(trial.around(), rounds=_SHAPE[0], stop=17, more={"metrics": [Mass(trial.part)]})],
 )

@@ -25,7 +25,7 @@ def _tried(trial: Trial) -> None:
     for rounds in (1, 2, 64):
         rounds = min(rounds, trial.rounds)
         counts = trial.call(arrivals.sample, block(trial.ids, trial.devices, rounds, purpose="arrivals"), rates.copy())
-        trial.keep("counts", counts, (rounds, len(trial.ids), trial.devices), "whole numbers", axis=1)
+        trial.keep("counts", counts, (rounds, len(trial.ids), trial.devices), whole=True, axis=1)
     trial.keep("mean rates", trial.call(arrivals.mean_rates, rates.copy()), rates.shape)
     rates = _rates(trial).copy() if trial.network else _rates(trial).reshape(2, 2).copy()
     trial.keep("chances", trial.call(arrivals.chances, rates, 5), (*rates.shape, 6))
@@ -53,17 +53,6 @@ def _all_chances(arrivals: Arrivals, rates: FloatArray) -> FloatArray:
         if most >= 1 << 16 or not np.any(chances.sum(axis=-1) < 1 - 1e-12):
             return chances
         most *= 4
-
-
-def _silence(trial: Trial) -> bool:
-    """A device whose rate is 0 gets nothing; a record has rates of its own."""
-    if is_record(trial.part, Arrivals):
-        return False
-    zero = np.zeros(trial.devices)
-    counts = trial.part.sample(block(range(50), trial.devices, 8, purpose="arrivals"), zero)
-    if counts.any() or not np.array_equal(trial.part.chances(zero, 2), np.tile([1, 0, 0], (trial.devices, 1))):
-        raise FedwaveError("a device with rate 0 gets shards, or `chances` says that it may: it must get nothing.")
-    return True
 
 
 def _frequencies(trial: Trial) -> bool:
@@ -132,13 +121,7 @@ def _runs(trial: Trial) -> list[Run]:
 
 FAMILY = Family(
     tried=_tried,
-    own={
-        "chances": _chances,
-        "silence": _silence,
-        "frequencies": _frequencies,
-        "means": _means,
-        "distribution": _distribution,
-    },
+    own={"chances": _chances, "frequencies": _frequencies, "means": _means, "distribution": _distribution},
     numbers="draw random numbers only from the generators of the block",
     runs=_runs,
 )

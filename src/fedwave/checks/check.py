@@ -29,7 +29,7 @@ def check(part: Any, *, family: str | None = None, dataset: Any = None, network:
 
     >>> import fedwave as fw
     >>> fw.check("rician:k_factor=6")
-    fading 'rician': 12 checks passed
+    fading 'rician': 11 checks passed
     >>> class Loud(fw.Scheduler):
     ...     name, needs = "loud", {"channel"}
     ...
@@ -37,7 +37,7 @@ def check(part: Any, *, family: str | None = None, dataset: Any = None, network:
     ...         return seen.snr / seen.waiting
     >>> fw.check(Loud)
     Traceback (most recent call last):
-    fedwave.errors.FedwaveError: scheduler 'loud' fails the check 'information': the scheduler reads 'waiting' but ...
+    fedwave.errors.FedwaveError: scheduler 'loud' fails the check 'decisions': the scheduler reads 'waiting' but ...
     """
     if network is not None and not isinstance(network, Network):
         raise FedwaveError(f"network is of type {type(network).__name__}, must be a network: fw.paper_network().")
@@ -79,8 +79,8 @@ def _family_of(part: Any) -> str:
     family = getattr(part, "family", None)
     if isinstance(family, str) and family in registry.FAMILIES:
         return family
-    for candidate in _FUNCTIONS if callable(part) else ():
-        if any(_found(candidate, name) is part for name in registry.names(candidate)):
+    for candidate in _FUNCTIONS:
+        if any(part is own for own in registry.own()[candidate].values()):
             return candidate
     from fedwave.learning.datasets.dataset import Dataset
 
@@ -102,10 +102,3 @@ def _family_by_name(name: str) -> str:
             f"the name {name!r} is in the families {' and '.join(homes)}: say which, family={homes[0]!r}."
         )
     return homes[0]
-
-
-def _found(family: str, name: str) -> Any:
-    try:
-        return registry.find(family, name)
-    except ImportError:  # torch is not installed
-        return None

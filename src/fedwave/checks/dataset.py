@@ -39,6 +39,6 @@ FAMILY = Family(
     tried=_tried,
     own={"labels": _labels},
     numbers="draw random numbers from a fixed seed",
-    during=("declaration",),
+    trial="declaration",
     shared=("repetition",),
 )

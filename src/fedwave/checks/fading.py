@@ -21,7 +21,7 @@ def _tried(trial: Trial) -> None:
     for rounds in (1, 2, 7, 64):
         rounds = min(rounds, trial.rounds)
         gains, _ = trial.call(fading.sample, block(trial.ids, trial.devices, rounds), None)
-        trial.keep("gains", gains, (rounds, *size), "float64", axis=1)
+        trial.keep("gains", gains, (rounds, *size), axis=1)
     carry = None
     for number in range(3):
         _, carry = trial.call(fading.sample, block(trial.ids, trial.devices, 2, number), carry)

@@ -6,25 +6,11 @@ import numpy as np
 
 from fedwave.checks.shared import SHARED, Family, Run, Trial
 from fedwave.errors import FedwaveError
-from fedwave.metrics import Metric
 from fedwave.network.network import Network
-from fedwave.simulation import simulate
-from fedwave.types import Array, PlayedRound, State, checked_state
+from fedwave.simulation import Simulation, make_setup
+from fedwave.types import checked_state
 
 _ROUNDS = 12
-
-
-class _Rounds(Metric):
-    """Keeps the rounds that were played, for metrics to be tried on."""
-
-    name = "rounds_played"
-
-    def __init__(self) -> None:
-        self.played: list[PlayedRound] = []
-
-    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
-        self.played.append(played)
-        return state, played.score
 
 
 def _networks(trial: Trial) -> list[Network]:
@@ -36,12 +22,13 @@ def _networks(trial: Trial) -> list[Network]:
 def _tried(trial: Trial) -> None:
     metric, instances = trial.part, len(trial.ids)
     for network in _networks(trial):
-        rounds = _Rounds()
-        simulate(network, "age", _ROUNDS, trial.ids, metrics=[rounds])
+        run = Simulation(make_setup(network, "age", trial.ids), _ROUNDS)
         shape = (instances, network.size) if metric.per_device else (instances,)
         memory, kinds = metric.start(network.problem(instances)), []
         checked_state("memory", memory, instances)
-        for t, played in enumerate(rounds.played, 1):
+        for t in range(1, _ROUNDS + 1):
+            seen = run.observe()
+            played = run.finish(seen, run.decide(seen))
             memory, value = trial.call(metric.measure, memory, played)
             value = np.asarray(value)
             each = "instance and device" if metric.per_device else "instance"

@@ -62,4 +62,4 @@ def _gradients(trial: Trial) -> None:
             raise FedwaveError(f"the gradient of {name!r} is NaN or infinite in the first step.")
 
 
-FAMILY = Family(tried=_tried, own={"images": _images, "gradients": _gradients}, during=("declaration",), shared=())
+FAMILY = Family(tried=_tried, own={"images": _images, "gradients": _gradients}, trial="declaration", shared=())

@@ -5,20 +5,21 @@ Then runs repeat, can be stopped and continued, and do not depend on each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fedwave.checks.shared import INSTANCES, SHARED, Family, Run, Trial
-from fedwave.checks.witness import ReorderedDraws, Witness, reordered
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import NegativeBinomial
 from fedwave.network.devices import Device
-from fedwave.network.network import Network, paper_network
+from fedwave.network.network import Network, NetworkPlanning, paper_network
 from fedwave.network.partition import Dirichlet, Labels
 from fedwave.network.success import Soft
 from fedwave.rng import Draws
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
+from fedwave.simulation import Simulation, make_setup
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState, Observation, checked_state
 
 _ROUNDS = 12
 _LABELS = Labels(Dirichlet(0.3), classes=4, shard_size=3)  # for a scheduler that sees them
@@ -61,11 +62,24 @@ def _runs(trial: Trial) -> list[Run]:
 
 
 def _tried(trial: Trial) -> None:
+    """The runs, round by round: what the scheduler saw and picked is kept for the check 'devices'."""
     for run in _runs(trial):
-        trace = replace(run, scheduler=Witness(trial.part, trial)).play()
-        where = f"on a network of {run.network.size} devices"
+        where, ideal = f"on a network of {run.network.size} devices", trial.part.ideal
+        setup = make_setup(run.network, trial.part, trial.ids, labels=_LABELS)
+        simulation = Simulation(setup, _ROUNDS, learner=run.more["learner"])
+        for _ in range(_ROUNDS):
+            seen = simulation.observe()
+            decision = simulation.decide(seen)
+            simulation.finish(seen, decision)
+            wanted = run.network.size if ideal else seen.slots
+            for count in np.count_nonzero(decision.transmits, axis=1):
+                if count != wanted:
+                    raise FedwaveError(f"it picks {count} devices in round {seen.round} {where}, must pick {wanted}.")
+            trial.notes.append((seen, decision.transmits))
+        trace = simulation.trace()
+        state = checked_state("state", trace.state, len(trial.ids))
         trial.kept.append((f"decisions {where}", trace.scheduled, 1))
-        trial.kept += [(f"numbers in state[{name!r}] {where}", array, 0) for name, array in trace.state.items()]
+        trial.kept += [(f"numbers in state[{name!r}] {where}", array, 0) for name, array in state.items()]
 
 
 def _devices(trial: Trial) -> bool:
@@ -74,11 +88,11 @@ def _devices(trial: Trial) -> bool:
     rounds = iter(trial.notes)
     for network in _networks(trial):
         order = np.roll(np.arange(network.size), 1)
-        draws = ReorderedDraws(Draws(0, range(INSTANCES)), order)
+        draws = _ReorderedDraws(Draws(0, range(INSTANCES)), order)
         state = trial.part.start(network.problem(INSTANCES))
         for _ in range(_ROUNDS):
             seen, picked = next(rounds)
-            decision, state = trial.part.decide(state, reordered(seen, order), draws.at(seen.round))
+            decision, state = trial.part.decide(state, _reordered(seen, order), draws.at(seen.round))
             if draws.raw:  # its random numbers cannot follow the devices: nothing to compare
                 return False
             if not np.array_equal(decision.transmits, picked[:, order]):
@@ -89,12 +103,48 @@ def _devices(trial: Trial) -> bool:
     return True
 
 
+def _reordered(seen: Observation, order: IntArray) -> Observation:
+    """The same situation with the devices in another order."""
+    fields = dict(vars(seen))
+    for name, value in vars(seen).items():
+        if isinstance(value, np.ndarray):
+            # The last axis is that of the devices, except for counts by class.
+            fields[name] = np.take(value, order, axis=1 if name == "label_counts" else -1)
+        elif isinstance(value, NetworkPlanning):
+            fields[name] = replace(value, mean_snr=value.mean_snr[order])
+    return Observation(**fields)
+
+
+class _ReorderedDraws(Draws):
+    """Draws that follow the devices into another order: each device keeps its own random numbers."""
+
+    def __init__(self, draws: Draws, order: IntArray) -> None:
+        self._draws, self._order, self._back = draws, order, np.argsort(order)
+        self.raw = False  # did the scheduler take a generator, whose numbers belong to no device?
+
+    def at(self, round_: int) -> _ReorderedDraws:
+        self._draws.at(round_)
+        return self
+
+    def generator(self, row: int) -> np.random.Generator:
+        self.raw = True
+        return self._draws.generator(row)
+
+    def uniform(self, devices: int, rows: Sequence[int] | IntArray | None = None) -> FloatArray:
+        numbers = self._draws.uniform(devices, rows)
+        return np.take(numbers, self._order, axis=1) if devices == self._order.size else numbers
+
+    def standard_gamma(self, shape: FloatArray, rows: Sequence[int] | IntArray) -> FloatArray:
+        numbers = self._draws.standard_gamma(np.take(shape, self._back, axis=1), rows)
+        return np.take(numbers, self._order, axis=1)
+
+
 FAMILY = Family(
     tried=_tried,
     own={"devices": _devices},
     evolves="the state, which every call receives and returns",
     numbers="draw random numbers only from `draws`",
     runs=_runs,
-    during=("information", "priorities", "decision", "slots", "state", "completion"),
+    trial="decisions",
     shared=SHARED[1:],  # nothing keeps a scheduler by its value
 )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
-from inspect import signature
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FunctionType, ModuleType
@@ -27,10 +28,9 @@ from fedwave.rng import Block, stream
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulation import extend, simulate
 from fedwave.trace import Trace
-from fedwave.types import Array
+from fedwave.types import ADVICE, Array, checked, freeze
 
 INSTANCES = 3  # in the trial of a part
-_KINDS = {"float64": "f", "whole numbers": "iu", "numbers": "biuf"}  # of arrays that a part returns
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,8 +40,8 @@ class CheckReport:
     >>> import fedwave as fw
     >>> report = fw.check("age")
     >>> report
-    scheduler 'age': 13 checks passed
-    >>> "slots" in report.passed
+    scheduler 'age': 7 checks passed
+    >>> "repetition" in report.passed
     True
     """
 
@@ -52,17 +52,9 @@ class CheckReport:
         return f"{self.part}: {plural(len(self.passed), 'check')} passed"
 
 
-class Broken(FedwaveError):
-    """A trial found that the part fails a check."""
-
-    def __init__(self, check: str, why: str) -> None:
-        super().__init__(why)
-        self.check = check
-
-
 @dataclass
 class Trial:
-    """Calls the methods of a part, and records what they return and alter."""
+    """Calls the methods of a part, and keeps what they return."""
 
     part: Any
     family: Family
@@ -70,7 +62,6 @@ class Trial:
     dataset: Any = None  # likewise
     ids: list[int] = field(default_factory=list)  # the instances; empty: all
     kept: list[tuple[str, Any, int | None]] = field(default_factory=list)  # what was returned, and its instance axis
-    altered: list[str] = field(default_factory=list)  # arguments
     changed: list[str] = field(default_factory=list)  # attributes of the part
     notes: list[Any] = field(default_factory=list)  # that a family takes for its own checks
     rounds = devices = instances = 0  # of a run that the part can cover
@@ -90,39 +81,27 @@ class Trial:
         return other
 
     def call(self, method: Callable[..., Any], *given: Any) -> Any:
-        """What a method returns; an argument that it alters is recorded."""
-        before = [_argument(value) for value in given]
-        found = method(*given)
-        names = [*signature(method).parameters, *["an argument"] * len(given)]
-        self.altered += [n for n, b, v in zip(names, before, given, strict=False) if b != _argument(v)]
-        return found
+        """What a method returns. The arrays that it is given are read-only, as in a run."""
+        freeze(*given)
+        return method(*given)
 
     def keep(
         self,
         what: str,
         found: Any,
         shape: tuple[int, ...],
-        kind: str = "numbers",
+        *,
         low: float = 0.0,
         high: float = np.inf,
+        whole: bool = False,
         axis: int | None = None,
     ) -> None:
-        """Keep what a method returned; raises FedwaveError if it has another shape, type or range.
+        """Keep what a method returned; raises FedwaveError if a run would refuse it.
 
         ``axis`` is that of the instances; None: it does not depend on them.
         """
-        dtype = getattr(found, "dtype", None)
-        fits = dtype is not None and dtype.kind in _KINDS[kind] and (kind != "float64" or dtype == np.float64)
-        if not fits or np.shape(found) != shape:
-            name = dtype or type(found).__name__
-            raise FedwaveError(
-                f"{what} are of type {name} and shape {np.shape(found)}, must be {kind} of shape {shape}."
-            )
-        wrong = found[~(np.isfinite(found) & (found >= low) & (found <= high))]
-        if wrong.size:
-            limits = "" if low == -np.inf else f" >= {low:g}" if high == np.inf else f" from {low:g} to {high:g}"
-            raise FedwaveError(f"{what} have the value {wrong.flat[0]:g}, must be finite numbers{limits}.")
-        self.kept.append((what, found, axis))
+        array = checked(self.part, what, found, shape, least=low, most=high, whole=whole)
+        self.kept.append((what, array, axis))
 
     def around(self, devices: int | None = None, **parts: Any) -> Network:
         """The caller's network, or a small one, with these parts; its first device never gets data."""
@@ -153,7 +132,7 @@ class Run:
         return simulate(self.network, self.scheduler, rounds or self.rounds, self.instances, **self.more)
 
 
-SHARED = ("equality", "inputs", "parameters", "repetition", "instances", "saving")
+SHARED = ("equality", "parameters", "repetition", "instances", "saving")
 
 
 @dataclass(frozen=True)
@@ -165,57 +144,45 @@ class Family:
     evolves: str = ""  # where a part keeps what evolves
     numbers: str = "it must not be random"  # where the random numbers of a part come from
     runs: Callable[[Trial], Iterable[Run]] = lambda trial: ()  # those that are saved and continued
-    during: tuple[str, ...] = ("values",)  # the checks that a trial makes; the last one reports any other error
+    trial: str = "values"  # the name of the check that tries the part
     shared: tuple[str, ...] = SHARED
 
 
 def run_checks(what: str, trial: Trial) -> CheckReport:
     """Run the checks in order on the part, which ``what`` names."""
     family = trial.family
-    played = family.during[-1]
     table: dict[str, Check] = {
         "equality": _equality,
-        played: Trial.play,
-        "inputs": _inputs,
+        family.trial: Trial.play,
         "parameters": _parameters,
         "repetition": _repetition,
         "instances": _instances,
         **family.own,
         "saving": _saving,
     }
-    passed = [] if "declaration" in family.during else ["declaration"]
-    for name, check in table.items():
-        if name in SHARED and name not in family.shared:
-            continue
-        if _applies(what, name, check, trial):
-            passed += family.during if name == played else [name]
-    return CheckReport(what, tuple(passed))
+    chosen = {name: check for name, check in table.items() if name in family.shared or name not in SHARED}
+    passed = [name for name, check in chosen.items() if _applies(what, name, check, trial)]
+    return CheckReport(what, tuple(dict.fromkeys(["declaration", *passed])))
 
 
 def _applies(what: str, name: str, check: Check, trial: Trial) -> bool:
     """Whether the check applies; raises a FedwaveError if it fails."""
     try:
         return check(trial) is not False
-    except Broken as broken:
-        raise failure(what, broken.check, str(broken)) from None
     except FedwaveError as error:
-        raise failure(what, name, str(error)) from None
+        raise failure(what, name, str(error).replace(ADVICE, "")) from None
     except Exception as error:
         if writes_into_input(error):
             why = "it writes into an array that it was given: change a copy instead."
-            raise failure(what, "inputs", why) from error
-        raise failure(what, name, raised(error)) from error
+        else:
+            hint = "; pass network= to fw.check if the part has a number for each device"
+            why = f"it raised {error_text(error)}{hint if 'broadcast' in str(error) else ''}."
+        raise failure(what, name, why) from error
 
 
 def failure(what: str, check: str, why: str) -> FedwaveError:
     """The error of a failed check; ``what`` is the family's word and the part's name."""
     return FedwaveError(f"{what} fails the check {check!r}: {why}")
-
-
-def raised(error: Exception) -> str:
-    """An exception as the end of a sentence."""
-    hint = "; pass network= to fw.check if the part has a number for each device" if "broadcast" in str(error) else ""
-    return f"it raised {error_text(error)}{hint}."
 
 
 # --- the shared checks ------------------------------------------------------------------------------
@@ -243,12 +210,6 @@ def _equality(trial: Trial) -> bool | None:
             "two objects with the same parameters are not equal: leave == and hash to @dataclass(frozen=True)."
         )
     return None
-
-
-def _inputs(trial: Trial) -> None:
-    """A call leaves its arguments as they were."""
-    for name in trial.altered:
-        raise FedwaveError(f"it alters `{name}` in place: return a new array instead.")
 
 
 def _parameters(trial: Trial) -> None:
@@ -325,26 +286,20 @@ def contents(value: Any, depth: int = 8) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, np.generic):
-        return repr(value.item())
+        value = value.item()  # a file keeps it as a plain number
     if isinstance(value, np.random.Generator):
-        return contents(value.bit_generator.state, depth)
-    if isinstance(value, (type, FunctionType, ModuleType)):
-        return value.__name__
-    if depth == 0:
-        return repr(value)
+        value = value.bit_generator.state
     if isinstance(value, Mapping):
         return {name: contents(item, depth - 1) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [contents(item, depth - 1) for item in value]
-    if hasattr(value, "__dict__") or is_dataclass(value):
+    if depth and hasattr(value, "__dict__") and not isinstance(value, (type, FunctionType, ModuleType)):
         return type(value), attributes(value, depth - 1)
     return repr(value)
 
 
 def attributes(value: Any, depth: int = 8) -> dict[str, Any]:
     """What an object's attributes hold; a cached property is derived from the others."""
-    if is_dataclass(value) and not hasattr(value, "__dict__"):  # it has slots
-        return {f.name: contents(getattr(value, f.name), depth) for f in fields(value)}
     derived = {n for n in dir(type(value)) if isinstance(getattr(type(value), n, None), cached_property)}
     return {n: contents(item, depth) for n, item in getattr(value, "__dict__", {}).items() if n not in derived}
 
@@ -352,13 +307,6 @@ def attributes(value: Any, depth: int = 8) -> dict[str, Any]:
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """The names under which two copies of contents differ."""
     return [n for n in sorted(before.keys() | after.keys()) if before.get(n) != after.get(n)]
-
-
-def _argument(value: Any) -> Any:
-    """The contents of an argument, without the generators, which it may use up."""
-    if isinstance(value, np.random.Generator):
-        return None
-    return contents(value.ids if isinstance(value, Block) else value)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -369,7 +317,9 @@ def _same(one: Any, other: Any) -> bool:
 def block(ids: Iterable[int], devices: int, rounds: int, number: int = 0, purpose: str = "gain") -> Block:
     """A block of rounds as the World makes it."""
     generators = tuple(stream(0, purpose, i, number) for i in ids)
-    return Block(1 + number * rounds, rounds, devices, np.array(list(ids)), generators)
+    numbers = np.array(list(ids))
+    freeze(numbers)
+    return Block(1 + number * rounds, rounds, devices, numbers, generators)
 
 
 def _extent(part: Any, network: Network | None) -> tuple[int, int, int]:
@@ -377,14 +327,10 @@ def _extent(part: Any, network: Network | None) -> tuple[int, int, int]:
     sizes = (3, *range(1, 101)) if network is None else (network.size,)
     if not hasattr(part, "check_run"):
         return 12, sizes[0], INSTANCES
-    for devices in sizes:
-        for instances in (INSTANCES, 1):
-            for rounds in (130, 70, 12, 2):
-                try:
-                    part.check_run(rounds, devices, instances - 1)
-                except FedwaveError:
-                    continue
-                return rounds, devices, instances
+    for devices, instances, rounds in product(sizes, (INSTANCES, 1), (130, 70, 12, 2)):
+        with suppress(FedwaveError):
+            part.check_run(rounds, devices, instances - 1)
+            return rounds, devices, instances
     raise FedwaveError("check_run refuses every run of 2 rounds with up to 100 devices.")
 
 

@@ -32,10 +32,10 @@ def _tried(trial: Trial) -> None:
         cases += [extremes, grid[:, 0, 0], np.array(2.0)]
     for snr in cases:
         p = trial.call(model.probability, snr.copy())
-        trial.keep("probabilities", p, snr.shape, "float64", high=1.0)
+        trial.keep("probabilities", p, snr.shape, high=1.0)
     for fading in _FADINGS:
         known = trial.call(model.expected, grid.copy(), _mean_snr(trial), fading)
-        trial.keep("expected probabilities", known, grid.shape, "float64", high=1.0)
+        trial.keep("expected probabilities", known, grid.shape, high=1.0)
 
 
 def _monotony(trial: Trial) -> None:

@@ -12,19 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fedwave.cli.compare import compare
-from fedwave.cli.config import config
 from fedwave.cli.data import data
-from fedwave.cli.describe import describe
-from fedwave.cli.listing import list_parts
-from fedwave.cli.merge import merge
+from fedwave.cli.describe import config, describe, list_parts
+from fedwave.cli.folders import merge, report, verify
 from fedwave.cli.options import with_ray_address
 from fedwave.cli.predict import predict
-from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
-from fedwave.cli.run import resume, run, train
+from fedwave.cli.run import compare, resume, run, train
 from fedwave.cli.terminal import OutputClosed, print_error, standard_streams
-from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError, WorkFailed, short_repr
 from fedwave.experiments.run.signals import SIGNALS, stop_at_once
 from fedwave.memory import memory_error

@@ -29,16 +29,16 @@ def data(
         with steps() as message:
             fetched = fetch(name, folder, message)
             message(f"checking {name}")
-            sizes = {file: len(read_original(name, file, folder)) for file in MD5[name]}
-        files = {
-            file: {"bytes": size, "md5": MD5[name][file], "fetched": file in fetched} for file, size in sizes.items()
-        }
+            files = {
+                file: {"bytes": len(read_original(name, file, folder)), "md5": md5, "fetched": file in fetched}
+                for file, md5 in MD5[name].items()
+            }
         found[name] = {"folder": str(folder / name), "files": files}
         if not json:
             output.print_out(f"{name} in {folder / name}: the md5 checksums are the published ones")
-            for file, size in sizes.items():
-                how = "fetched" if file in fetched else "was there"
-                output.print_out(f"  {file:<28}{size:>12,} bytes  {MD5[name][file]}  {how}")
+            for file, about in files.items():
+                how = "fetched" if about["fetched"] else "was there"
+                output.print_out(f"  {file:<28}{about['bytes']:>12,} bytes  {about['md5']}  {how}")
     if json:
         output.print_json({"folder": str(folder), "datasets": found})
     elif folder != data_folder():

@@ -1,7 +1,8 @@
-"""`fedwave describe`: what is in an experiment, a run folder, a trace or a device table, on one screen."""
+"""`fedwave list`, `config` and `describe`: what there is to choose from, and what is in a file or a folder."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.errors import plural
+from fedwave.cli.terminal import in_encoding
+from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.config.read import load_experiment, preset_about, preset_names, to_yaml
+from fedwave.experiments.config.schema import json_schema
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
@@ -22,6 +25,106 @@ from fedwave.network.network import Network
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
 from fedwave.trace import Trace
+
+PRESETS = "presets"
+# What a scheduler may need (types.INFORMATION): before the first round, and in every round.
+_MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}
+_SEES = {"channel": "h", "backlog": "n", "learner": "updates", "labels": "labels"}
+_SCHEDULERS = (
+    "Knows, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in "
+    "every round: h (channel gains), n (backlogs), updates (norms of the local updates; needs a task), labels (samples "
+    "by class in the uploads that arrived; needs a task). Every scheduler sees which uploads arrived, the shards they "
+    "brought, and d, the rounds since. p: probability that an upload arrives; theta_k: arrival rate sampled from the "
+    "posterior, once per stage; v, r, x: long-run share of a device, rate and mass of the aggregation rule; R(d): "
+    "v r(d) E[x], the mass that a delivery at delay d brings; R_k: at theta_k; w: how much the model lacks the labels "
+    "of a device."
+)
+
+
+def list_parts(
+    family: Annotated[
+        str | None, opt.argument("FAMILY", "Such as schedulers, fading or presets; default: the names of all.")
+    ] = None,
+    imports: opt.Imports = None,
+    json: opt.AsJson = False,
+) -> None:
+    """List schedulers, all other parts, and presets.
+
+    Shows what each does, its parameters and defaults.
+    """
+    for source in imports or ():
+        import_parts(source)
+    plurals = {_plural(one): one for one in registry.FAMILIES}
+    content: Any
+    if family is None:
+        note = "Parameters, defaults and what each does: `fedwave list FAMILY`. Parts of your own: --import FILE."
+        content = {shown: list(registry.names(one)) for shown, one in plurals.items()} | {PRESETS: list(preset_names())}
+        lines = [(shown, ", ".join(names)) for shown, names in content.items()]
+    else:
+        if family == PRESETS:
+            note = "Run one: `fedwave run NAME`. Print it: `fedwave config NAME`."
+            content = [{"name": name, "about": preset_about(name)} for name in preset_names()]
+        elif (found := plurals.get(family, family)) in registry.FAMILIES:
+            note = _SCHEDULERS if found == "scheduler" else ""
+            content = [_part(found, name) for name in registry.names(found)]
+        else:
+            raise FedwaveError(f"there is no family {family!r}; {did_you_mean(family, [PRESETS, *plurals])}")
+        lines = [line for row in content for line in _lines(row)]
+    if json:
+        output.print_json(content)
+        return
+    table = output.definitions()
+    for line in lines:
+        table.add_row(*line)
+    screen = output.console()
+    screen.print(table)
+    if note:
+        screen.print(note)
+
+
+def _part(family: str, name: str) -> dict[str, Any]:
+    kind = registry.find(family, name)
+    defaults = registry.parse(family, registry.full_text(family, name))
+    about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "`")
+    row: dict[str, Any] = {"name": name, "about": about}
+    if family == "scheduler":
+        row["priority"] = kind.formula
+        row["knows"] = ", ".join(text for need, text in _MUST_KNOW.items() if need in kind.needs)
+        row["sees"] = ", ".join(text for need, text in _SEES.items() if need in kind.needs)
+    return row | {"parameters": {one: defaults.get(one) for one in registry.parameter_names(family, name)}}
+
+
+def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The name and what it is; below, the rest if there is any. A parameter without a default is its name alone."""
+    given = row.get("parameters", {}).items()
+    parameters = ", ".join(name if one is None else f"{name}={one}" for name, one in given)
+    texts = {key: row.get(key) for key in ("priority", "knows", "sees")} | {"parameters": parameters}
+    rest = "; ".join(f"{key}: {text}" for key, text in texts.items() if text)
+    return [(row["name"], row["about"]), *([("", rest)] if rest else [])]
+
+
+def _plural(family: str) -> str:
+    return family if family in ("fading", "success", "arrivals", "aggregation") else f"{family}s"
+
+
+def config(
+    words: opt.Words = None,
+    imports: opt.Imports = None,
+    schema: Annotated[bool, opt.flag("--schema", "Print the JSON schema, for editors that complete.")] = False,
+) -> None:
+    """Print an experiment as YAML, checked, with every field that has a value.
+
+    `fedwave config quick > my-experiment.yaml` saves it. The network, the dataset or the machine decides the rest;
+    config.yaml of a run folder has the values that were used.
+    """
+    if schema:
+        output.print_json(json_schema(Experiment))
+        return
+    how = opt.experiment_of(words, opt.Asked(imports=imports), defaults={} if words else {"name": "experiment"})
+    text = to_yaml(how)
+    if in_encoding(text, sys.stdout.encoding) != text:
+        text = to_yaml(how, only_ascii=True)  # YAML reads its own escapes, not those of the terminal
+    print(text, end="")
 
 
 def describe(
@@ -86,8 +189,8 @@ def _run_folder(folder: Path) -> dict[str, Any]:
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     about: dict[str, Any] = {"kind": "run folder", "units": f"{finished} of {len(units)} finished"}
     if done:
-        made = {"fedwave": all_versions(done.values())[-1].get("fedwave"), "finished": [*done.values()][-1]["finished"]}
-        about["made by"] = {name: value for name, value in made.items() if value}
+        last = [*done.values()][-1]["finished"]
+        about["made by"] = {"fedwave": all_versions(done.values())[-1].get("fedwave", "unknown"), "finished": last}
     about["size"] = f"{plural(len(files), 'file')}, {sum(files) / 1e6:,.1f} MB"
     return about | _experiment(how)
 
@@ -105,9 +208,7 @@ def _trace(path: Path) -> dict[str, Any]:
         "fedwave": trace.setup.version,
         "record": trace.setup.record,
         "beliefs": sorted(trace.beliefs),
-        "means": {
-            name: float(np.mean(values)) for name, values in trace.series.items() if name in ("score", "backlog")
-        },
+        "means": {name: float(np.mean(trace.series[name])) for name in ("score", "backlog") if name in trace.series},
         "metrics": list(trace.series),
         "size": f"{path.stat().st_size / 1e6:,.1f} MB",
     }

@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_type_hints
 
 from typer import Argument, Option
@@ -141,7 +140,7 @@ def with_ray_address(words: Sequence[str]) -> list[str]:
     return line
 
 
-def flat(defaults: Mapping[str, Any] = MappingProxyType({})) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def flat(defaults: Mapping[str, Any] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command as typer wants it: every argument that is a group becomes one option per field.
 
     ``defaults`` are the fields that a network alone gets from this command. The help shows them.
@@ -156,7 +155,7 @@ def flat(defaults: Mapping[str, Any] = MappingProxyType({})) -> Callable[[Callab
                 types = get_type_hints(groups[name], include_extras=True)
                 options = [(f.name, f.default) for f in fields(groups[name])]
             for option, default in options:
-                hint = _with_default(types[option], option, defaults) if option in FIELDS else types[option]
+                hint = _with_default(types[option], option, defaults or {}) if option in FIELDS else types[option]
                 parameters.append(inspect.Parameter(option, one.KEYWORD_ONLY, default=default, annotation=hint))
 
         @wraps(command)

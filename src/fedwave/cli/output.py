@@ -18,12 +18,11 @@ from fedwave.experiments.analysis.captions import dataset_of, field_name, is_syn
 from fedwave.experiments.analysis.statistics import Estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.report.comparison import Comparison
-from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.report.outputs import with_endings, write_results
 from fedwave.experiments.report.summary import comparison_of, interval_note, note_of, summary, title_of
 from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.lock import writing_outputs
-from fedwave.experiments.store.output_names import with_endings
 from fedwave.files.writing import json_text, write_csv, write_json, write_text
 
 # Heading, factor, decimals, unit and meaning of metrics in a narrow table.

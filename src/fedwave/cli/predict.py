@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
@@ -15,15 +15,7 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.analysis.prediction import COLUMNS, Prediction
 from fedwave.experiments.analysis.prediction import predict as predicted
 from fedwave.experiments.analysis.prediction_check import check_prediction
-from fedwave.experiments.config.build import (
-    check,
-    class_mix_of,
-    labels_of,
-    network_of,
-    schedulers_of,
-    settings_of,
-    task_of,
-)
+from fedwave.experiments.config import build
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
@@ -66,9 +58,12 @@ def predict(
     if how.sweep:
         raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: drop it with sweep={{}}, and predict one point.")
     how = replace(how, task=how.task or TaskConfig())  # it names the rule; data are loaded only to train
-    check(how)
-    schedulers = schedulers_of(how)
-    _check_schedulers(schedulers, train)
+    build.check(how)
+    schedulers = build.schedulers_of(how)
+    if train is not None and train not in schedulers:
+        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, schedulers)}")
+    if seeing := [label for label, one in schedulers.items() if "learner" in one.needs]:
+        raise FedwaveError(f"scheduler {seeing[0]!r} looks at the models, so it cannot be predicted: leave it out.")
     with output.writing(out, ("prediction.csv", "prediction.json")) as write:
         found = _predicted(how, schedulers, train, printing.quiet)
         rows = [dict(zip(COLUMNS, line, strict=True)) for line in found.lines()]
@@ -80,13 +75,11 @@ def predict(
 
 def _check(folder: Path, out: Path | None, printing: opt.Printing) -> None:
     """The prediction beside what a run has learnt."""
-    found, files = check_prediction(folder), dict[str, Any]()
-    if out is not None:
-        from fedwave.experiments.report.figures.prediction import prediction_figure
+    from fedwave.experiments.report.figures.prediction import prediction_figure
 
-        files = {"check.json": found.to_json(), "check": prediction_figure(found)}
-    with output.writing(out, files) as write:
-        paths = write(files)
+    found = check_prediction(folder)
+    with output.writing(out, ("check.json", "check")) as write:
+        paths = write({"check.json": found.to_json(), "check": prediction_figure(found)} if out else {})
     note = (
         "1: the predictor knows the order of the schedulers, 0: it knows nothing. Means over instances with 95 % "
         "intervals; accuracy is the mean of the last 5 rounds. A dash: all learnt the same."
@@ -95,36 +88,23 @@ def _check(folder: Path, out: Path | None, printing: opt.Printing) -> None:
     output.print_answer(printing, found.to_json(), table, out, paths)
 
 
-def _check_schedulers(schedulers: Mapping[str, Scheduler], train: str | None) -> None:
-    if train is not None and train not in schedulers:
-        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, schedulers)}")
-    for label, scheduler in schedulers.items():
-        if "learner" in scheduler.needs:
-            raise FedwaveError(
-                f"scheduler {label!r} looks at the models, so its schedule is not known before they are trained: "
-                "leave it out."
-            )
-
-
 def _predicted(how: Experiment, schedulers: Mapping[str, Scheduler], train: str | None, quiet: bool) -> Prediction:
     assert how.task is not None
-    labels = labels_of(how, schedulers.values())
-    play = partial(
-        simulate, network_of(how.network), instances=list(how.instance_numbers), seed=how.seed, labels=labels
-    )
-    traces = {}
+    network, instances = build.network_of(how.network), list(how.instance_numbers)
+    labels, traces = build.class_labels_of(how, schedulers.values()), {}
+    play = partial(simulate, network, instances=instances, seed=how.seed, labels=labels)
     for label, scheduler in schedulers.items():
         with rounds_bar(label, how.rounds, quiet=quiet) as meter:
             traces[label] = play(scheduler, how.rounds, meter=meter)
     rule = registry.build("aggregation", how.task.aggregation)
-    found = predicted(traces, rule, labels=class_mix_of(how.task))
+    found = predicted(traces, rule, labels=build.class_mix_of(how.task))
     if train is None:
         return found
     from fedwave.learning.train import train as trained
 
     rounds = min(_TRAINED, how.rounds)
-    settings, sizes = settings_of(how.training)
+    settings, sizes = build.settings_of(how.training)
     with rounds_bar(f"training {train}", rounds, quiet=quiet) as meter:
         short = {train: play(schedulers[train], rounds)}
-        curves = trained(short, task_of(how.task), sizes=sizes, meter=meter, **vars(settings))
+        curves = trained(short, build.task_of(how.task), sizes=sizes, meter=meter, **vars(settings))
     return found.calibrated(curves[train])

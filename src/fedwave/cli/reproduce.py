@@ -17,7 +17,7 @@ from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.store.folder import check_is_folder
-from fedwave.experiments.store.lock import check_run_place
+from fedwave.experiments.store.lock import make_run_folder
 
 # The paper's experiment, and one of minutes.
 _EXPERIMENTS = {
@@ -80,7 +80,7 @@ def reproduce(
     if name == "theory":
         _theory(how, folder, execution, quick)
     else:
-        check_run_place(folder)  # before data are downloaded
+        make_run_folder(folder)  # before data are downloaded
         execute_and_show(_with_data(how), folder, execution)
 
 
@@ -110,12 +110,9 @@ def _draw_stored(name: str | None, stored: Path, out: Path, printing: opt.Printi
             message("section V")
             paths += _write(out, dict.fromkeys(_PAGE, section_figure(found)))
     for kind, (shown, *others) in kinds.items():
-        if others:
-            left = ", ".join(one.name for one in others)
-            print_error(f"{_PAGE[0]} shows {shown.name}, not {left}: one result of {kind} fits.")
-    about = {
-        one.name: {"title": one.title, "fedwave": one.fedwave, "schedulers": list(one.schedulers)} for one in found
-    }
+        for one in others:
+            print_error(f"{_PAGE[0]} shows {shown.name}, not {one.name}: one result of {kind} fits.")
+    about = {one.name: {"title": one.title, "fedwave": one.fedwave, "schedulers": one.schedulers} for one in found}
     rows = [[one.name, one.title, one.fedwave] for one in found]
     table = output.plain_table(["result", "what was run", "fedwave"], rows, str(stored))
     output.print_answer(printing, {"files": list(map(str, paths)), "results": about}, table, out, paths)
@@ -151,12 +148,12 @@ def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool) ->
 
 def _with_data(how: Experiment) -> Experiment:
     """The same experiment, on synthetic data if the real data are unavailable; a message says so."""
-    if how.task is None:
-        return how
     from fedwave.experiments.config.build import task_of
     from fedwave.experiments.config.parts import Part
     from fedwave.learning.datasets.original_files import NoData
 
+    if how.task is None:
+        return how
     try:
         task_of(how.task)
         return how
@@ -164,5 +161,4 @@ def _with_data(how: Experiment) -> Experiment:
         wanted = str(how.task.dataset)
         print_error(str(error))
         print_error(f"SYNTHETIC DATA is used instead of {wanted}, here and on every figure.")
-        task = replace(how.task, dataset=Part("synthetic"), model=None, instead_of=wanted)
-        return replace(how, task=task)
+        return replace(how, task=replace(how.task, dataset=Part("synthetic"), model=None, instead_of=wanted))

@@ -1,4 +1,4 @@
-"""`fedwave run`, `train` and `resume`: experiments that end in a run folder."""
+"""`fedwave run`, `train`, `compare` and `resume`: experiments that are run, into a run folder or for a table."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.folders import show_again
 from fedwave.cli.progress import run_bar
-from fedwave.cli.report import show_again
 from fedwave.cli.terminal import print_error
-from fedwave.errors import FedwaveError, WorkFailed, as_int
+from fedwave.errors import FedwaveError, WorkFailed
+from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.report.outputs import output_files
+from fedwave.experiments.report.summary import summary
 from fedwave.experiments.run.runner import running
-from fedwave.experiments.run.signals import StopRequest, Terminated, checked_timeout
+from fedwave.experiments.run.signals import StopRequest, Terminated
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
-from fedwave.experiments.store.lock import check_own_file, check_run_place
-from fedwave.experiments.store.output_names import output_files
-from fedwave.experiments.store.trusted_code import resume_command
+from fedwave.experiments.store.inputs import resume_command
+from fedwave.experiments.store.lock import check_own_file
 from fedwave.memory import memory_error
+from fedwave.metrics import metric_names
 
 TRAIN = {
     "name": "train",
@@ -76,6 +80,30 @@ def train(
 
 
 @opt.flat()
+def compare(
+    *,
+    asked: opt.Asked,
+    words: opt.Words = None,
+    out: Annotated[Path | None, opt.out("Run folder, with figures and data. Default: none.")] = None,
+    execution: opt.Local,
+) -> None:
+    """Compare schedulers on the same worlds, without training.
+
+    Prints means with 95 % intervals and paired differences. Some fields: metric=jain against=age burn_in=100.
+    Defaults are those of a network alone; a file or preset has its own.
+    """
+    how = _without_task(opt.experiment_of(words, asked, defaults={"name": "compare"}), words)
+    if out is not None:
+        execute_and_show(how, out, execution)
+        return
+    with execute(how, None, execution) as results:
+        if execution.json:
+            output.print_json(summary(results))
+        elif not execution.quiet:
+            output.print_tables(output.result_tables(results, how.network.file or how.network.kind))
+
+
+@opt.flat()
 def resume(*, folder: opt.RunFolderPath, imports: opt.Imports = None, execution: opt.Execution) -> None:
     """Resume a run that was stopped.
 
@@ -117,23 +145,16 @@ def execute(
         return f"stopped; {f'{go_on} continues from here' if is_kept() else 'nothing was kept'}."
 
     try:
-        workers = None if how.workers is None else as_int("--workers", how.workers, 1)
-        timeout, engine = checked_timeout(how.timeout), None
+        asked: dict[str, Any] = {"workers": how.workers, "timeout": how.timeout, "stop": StopRequest(last_words)}
         if how.ray is not None:
             from fedwave.adapters.ray import ray_engine
 
-            engine = ray_engine(how.ray or None, workers, timeout)
-        if folder is not None:
-            if how.events is not None:
-                check_own_file(how.events, folder, output_files(experiment))
-            check_run_place(folder)
+            asked["engine"] = ray_engine(how.ray or None, how.workers)
+        if folder is not None and how.events is not None:
+            check_own_file(how.events, folder, output_files(experiment))
         with ExitStack() as held:
             with run_bar(experiment.name, quiet=how.quiet, events=how.events) as watch:
-                stop = StopRequest(last_words)
-                run = running(
-                    experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop
-                )
-                results = held.enter_context(run)
+                results = held.enter_context(running(experiment, folder, watch=watch, **asked))
             yield results
     except (KeyboardInterrupt, Terminated) as stopped:
         print_error(last_words())
@@ -146,3 +167,16 @@ def execute(
             f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} continues, with "
             "fewer --workers or where there is more memory."
         ) from None
+
+
+def _without_task(how: Experiment, words: list[str] | None) -> Experiment:
+    """The same, only simulated; a metric of training that was not asked for gives way to the default."""
+    if how.sweep:
+        raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: use `fedwave run`, or drop it with sweep={{}}.")
+    learnt = set(metric_names(training=True)) - set(metric_names())
+    asked = any(word.startswith("metric=") for word in words or ())
+    if how.task is not None and not asked and how.metric in learnt:
+        how = replace(how, metric="backlog")
+    how = replace(how, task=None)
+    check(how)
+    return how

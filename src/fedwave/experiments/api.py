@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError, as_int, is_list, short_repr
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.report.comparison import Comparison
-from fedwave.experiments.run.signals import TIMEOUT, checked_timeout
+from fedwave.experiments.run.signals import TIMEOUT
 from fedwave.experiments.store.dataset import joined, unit_dataset
 from fedwave.files.reading import as_path
 from fedwave.metrics import MetricSet
@@ -104,7 +104,7 @@ def run(
     from fedwave.experiments.run.runner import running
     from fedwave.experiments.store.load import to_dataset
 
-    place = as_path("folder", folder)
+    path = as_path("folder", folder)
     if not str(folder):
         raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
     changes, parts = texts("overrides", overrides), texts("imports", imports)
@@ -113,18 +113,15 @@ def run(
     else:
         given = to_mapping(experiment) if isinstance(experiment, Experiment) else experiment
         made = experiment_from(given, changes, parts)
-    if workers is not None:
-        workers = as_int("workers", workers, 1)
-    timeout = checked_timeout(timeout)
-    with ExitStack() as held:  # the folder, until its figures are written
-        with _followed(made.name, progress) as watch:
-            try:
-                run = running(made, place, workers=workers, watch=watch, timeout=timeout)
-                results = held.enter_context(run)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"stopped; the same call resumes the run in {folder}.") from None
-        write_results(results, place)
-        return to_dataset(results)
+    try:
+        with (
+            _followed(made.name, progress) as watch,
+            running(made, path, workers=workers, watch=watch, timeout=timeout) as results,
+        ):
+            write_results(results, path)
+            return to_dataset(results)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; the same call resumes the run in {folder}.") from None
 
 
 def _warn(event: Event) -> None:
@@ -146,18 +143,20 @@ def _followed(name: str, progress: bool) -> Iterator[Watcher]:
 def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike]) -> dict[str, Scheduler]:
     if isinstance(schedulers, (str, Scheduler)):
         schedulers = [schedulers]
-    if not (isinstance(schedulers, Mapping) or is_list(schedulers)):
+    pairs: list[tuple[str, SchedulerLike]] = []
+    if isinstance(schedulers, Mapping):
+        pairs = [(str(label), one) for label, one in schedulers.items()]
+    elif is_list(schedulers):
+        pairs = [(_label(one), one) for one in schedulers]
+    if not pairs:
         raise FedwaveError(
             f"schedulers is {short_repr(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
         )
-    pairs = list(schedulers.items()) if isinstance(schedulers, Mapping) else [(_label(one), one) for one in schedulers]
     chosen: dict[str, Scheduler] = {}
-    for label, one in ((str(given), one) for given, one in pairs):
+    for label, one in pairs:
         if label in chosen:
             raise FedwaveError(f"two schedulers are called {label!r}: give a mapping of labels to schedulers.")
         chosen[label] = find_scheduler(one)
-    if not chosen:
-        raise FedwaveError("schedulers is empty: name at least one, such as 'alsa-pi'.")
     if not isinstance(schedulers, Mapping):
         texts = ((label, registry.full_text("scheduler", one)) for label, one in chosen.items())
         fix = "name each once, or give a mapping of labels to schedulers"
@@ -168,5 +167,4 @@ def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike])
 def _label(scheduler: SchedulerLike) -> str:
     if isinstance(scheduler, (str, Mapping, Scheduler)):
         return registry.text(scheduler)
-    name = getattr(scheduler, "name", None)
-    return str(name) if name else repr(scheduler)
+    return str(getattr(scheduler, "name", None) or repr(scheduler))

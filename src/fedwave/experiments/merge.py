@@ -20,7 +20,7 @@ from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.diff import compare_experiments, compare_versions
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, table_names
 from fedwave.experiments.store.load import stored_results, to_dataset
-from fedwave.experiments.store.lock import OWN_FILES, PLACES, check_new
+from fedwave.experiments.store.lock import OWN_FILES, SUBFOLDERS, check_new
 from fedwave.experiments.store.verify import verify
 from fedwave.files.reading import as_path, read_bytes
 from fedwave.files.writing import write_bytes
@@ -51,12 +51,12 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
 
     if isinstance(folders, (str, Path)) or not is_list(folders):
         raise FedwaveError(f"folders is {short_repr(folders)}, must be a list of run folders.")
-    places = [as_path("a run folder", one) for one in folders]
-    place = as_path("out", out)
+    lots = [as_path("a run folder", one) for one in folders]
+    path = as_path("out", out)
     if not str(out):
         raise FedwaveError("out is '', must name a new folder, such as 'out/all'.")
-    with merging(places, place, warnings.warn) as results:
-        write_results(results, place)
+    with merging(lots, path, warnings.warn) as results:
+        write_results(results, path)
         return to_dataset(results)
 
 
@@ -70,7 +70,7 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
     check_new(out)
     if len(folders) < 2:
         raise FedwaveError(f"{plural(len(folders), 'folder')} cannot be merged: name two or more finished run folders.")
-    lots = sorted(map(_read, folders), key=lambda lot: _numbers(lot).start)
+    lots = sorted(map(_read, folders), key=lambda lot: lot.stored().first_instance)
     for other in lots[1:]:
         _check_same_experiment(lots[0], other, tell)
     for before, after in pairwise(lots):
@@ -86,23 +86,13 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
 def _read(folder: Path) -> RunFolder:
     check_is_folder(folder)
     found = verify(folder)
-    wrong = [one for one in found if one.state == "wrong"]
-    if wrong:
-        more = f" `fedwave verify {folder}` lists {len(wrong)} findings." if len(wrong) > 1 else ""
-        raise FedwaveError(f"{folder} is not sound: {wrong[0].text.rstrip('.')}.{more}")
-    unfinished = [one for one in found if one.state == "open"]
-    if unfinished:
-        raise FedwaveError(f"{folder} is not finished ({unfinished[-1].text}): only finished runs can be merged.")
+    for state, fault in (("wrong", "not sound"), ("open", "not finished")):
+        if texts := [one.text for one in found if one.state == state]:
+            raise FedwaveError(f"{folder} is {fault}, so it cannot be merged: {texts[-1].rstrip('.')}.")
     lot = RunFolder(folder)
     if "instances" in lot.stored().sweep:
-        raise FedwaveError(
-            f"{folder} varies instances in its sweep, so that its points have different ones: it cannot be merged."
-        )
+        raise FedwaveError(f"{folder} cannot be merged: its sweep varies instances.")
     return lot
-
-
-def _numbers(lot: RunFolder) -> range:
-    return lot.stored().instance_numbers
 
 
 def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[str], object]) -> None:
@@ -110,12 +100,11 @@ def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[s
     names = (first.path, other.path)
     found = compare_experiments(first, other, names) + compare_versions(first, other, names)
     if first.manifest.run_id != other.manifest.run_id:
-        apart = [one.text for one in found if one.state == "differs"]
-        numerics = (f"its numerics have version {lot.manifest.numerics}" for lot in (first, other))
-        why = apart[0] if apart else ", not ".join(numerics)
+        apart = [one.text for one in found if one.state == "differs" and one.about != "instances"]
+        numerics = f"version {other.manifest.numerics} of the numerics, not {first.manifest.numerics}"
         raise FedwaveError(
-            f"{other.path} holds another experiment than {first.path}: {why}; only runs that differ in their instances "
-            "can be merged."
+            f"{other.path} holds another experiment than {first.path}: {(apart or [numerics])[0]}; only runs that "
+            "differ in their instances can be merged."
         )
     for one in found:
         if one.state == "note" and (one.about != "units" or first.stored().task is not None):
@@ -123,29 +112,24 @@ def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[s
 
 
 def _check_adjacent(before: RunFolder, after: RunFolder) -> None:
-    start, end = _numbers(after).start, _numbers(before).stop
+    """Raises unless the instances of one lot follow those of the other."""
+    earlier, later = before.stored().instance_numbers, after.stored().instance_numbers
+    start, end = later.start, earlier.stop
     if start < end:
-        last = min(end, _numbers(after).stop) - 1
-        raise FedwaveError(
-            f"{_numbered(start, last)} in {before.path} and in {after.path}: every instance must be in one of the "
-            "folders only."
-        )
+        both = f"instances {start} to {min(end, later.stop) - 1}"
+        raise FedwaveError(f"{before.path} and {after.path} both hold {both}: leave one of them out.")
     if start > end:
         raise FedwaveError(
-            f"{_numbered(end, start - 1)} missing between {before.path} and {after.path}: run the same experiment with "
+            f"instances are missing between {before.path} and {after.path}: run the same experiment with "
             f"first_instance={end} instances={start - end}, and merge that too."
         )
-
-
-def _numbered(first: int, last: int) -> str:
-    return f"instance {first} is" if first == last else f"instances {first} to {last} are"
 
 
 def _check_memory(lots: Sequence[RunFolder]) -> None:
     """Refuse results that do not fit into memory together, judged by one unit: no part is built for that."""
     unit, how = lots[0].units()[0], lots[0].stored()
     of_run = lots[0].data(unit).nbytes / (len(unit.schedulers) * len(unit.instances))
-    runs = len(how.schedulers) * sum(len(_numbers(lot)) for lot in lots) * len(points(how))
+    runs = len(how.schedulers) * sum(lot.stored().instances for lot in lots) * len(points(how))
     copies = 3 if how.sweep else 2  # as memory_needs.py counts them
     check_memory(f"keeping the results of {runs:,} runs", copies * runs * of_run, "merge fewer lots")
 
@@ -156,19 +140,17 @@ def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
     block = max(one.block or one.instances for one in at)
     whole = replace(at[0], instances=sum(one.instances for one in at), block=block)
     units = [unit for lot in lots for unit in lot.manifest.units]
-    groups = dict.fromkeys((unit.point, unit.schedulers) for unit in units)
-    order = {group: number for number, group in enumerate(groups)}
-    units.sort(key=lambda unit: (unit.point, order[unit.point, unit.schedulers]))  # as if they were cut at once
-    manifest = replace(first.manifest, experiment=whole, units=units)
+    order = list(dict.fromkeys((unit.point, unit.schedulers) for unit in units))
+    units.sort(key=lambda unit: (unit.point, order.index((unit.point, unit.schedulers))))  # as if they were cut at once
     files = [(lot, name) for lot in lots for unit in lot.manifest.units for name in table_names(unit)]
     files += [(first, one.copy) for one in first.manifest.inputs.values() if one.copy is not None]
     try:
         for lot, name in files:
             write_bytes(store.path / name, read_bytes(lot.path / name, str(lot.path / name), _MOST_BYTES))
         lines = [lot.done.units[unit.name] for lot in lots for unit in lot.manifest.units]
-        store.write_merged(manifest, first.places, lines)
+        store.write_merged(replace(first.manifest, experiment=whole, units=units), first.input_paths, lines)
     except BaseException:
-        for name in PLACES:
+        for name in SUBFOLDERS:
             shutil.rmtree(store.path / name, ignore_errors=True)
         for name in OWN_FILES:
             (store.path / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Bounded readers for CSV files: tables with a heading, and arrays of numbers."""
+"""Bounded readers for tables with a heading (.csv) and recorded arrays of numbers (.npy and .csv)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, short_repr
-from fedwave.files.reading import opened, read_text
-from fedwave.types import FloatArray
+from fedwave.files.reading import as_path, opened, read_text
+from fedwave.memory import check_memory
+from fedwave.types import Array, FloatArray
 
 _MOST_TABLE = 64_000_000  # bytes
 _MOST_LINES = 1_000_000
-_MOST_NUMBERS = 256_000_000  # bytes
+_MOST_NUMBERS = 256_000_000  # bytes of a .csv file
+_MOST_NPY = 2**31  # bytes
+_BYTES_PER_NUMBER = 16  # as it is in the file, and as float64
+_MOST_AXES = 3
 
 
 def read_table(path: str | Path, what: str, line: str = "line") -> tuple[list[str], list[list[str]]]:
@@ -46,7 +50,31 @@ def read_table(path: str | Path, what: str, line: str = "line") -> tuple[list[st
     return heading, rows
 
 
-def read_numbers(path: str | Path, what: str) -> FloatArray:
+def read_array(path: str | Path, what: str) -> Array:
+    """The numbers of a .npy file, or of a .csv file without a heading and with a line per round."""
+    path = as_path(f"the file of {what}", path)
+    name = f"{what} {path}"
+    if path.suffix == ".csv":
+        return _read_numbers(path, name)
+    if path.suffix != ".npy":
+        raise FedwaveError(f"{name} ends in {path.suffix!r}, must end in .npy or .csv.")
+    with opened(path, name, _MOST_NPY):  # a regular file of bounded size
+        pass
+    try:  # mapped: takes no memory until it is copied
+        mapped = np.lib.format.open_memmap(path, mode="r")
+    except Exception:  # numpy fails in many ways
+        raise FedwaveError(
+            f"{name} is not a .npy file of numbers, or is damaged: save one array of numbers with np.save."
+        ) from None
+    if mapped.dtype.kind not in "biuf":
+        raise FedwaveError(f"{name} holds values of type {short_repr(str(mapped.dtype))}, must hold numbers.")
+    if mapped.ndim > _MOST_AXES:
+        raise FedwaveError(f"{name} has {mapped.ndim} axes, must have at most {_MOST_AXES}.")
+    check_memory(name, _BYTES_PER_NUMBER * mapped.size, "record fewer rounds")
+    return np.array(mapped)
+
+
+def _read_numbers(path: str | Path, what: str) -> FloatArray:
     """The numbers of a file without a heading, ``[line, column]``."""
     with opened(path, what, _MOST_NUMBERS) as (file, _), warnings.catch_warnings():
         warnings.simplefilter("error")  # numpy only warns about an empty file

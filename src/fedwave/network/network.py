@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from html import escape
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, capped_len, check_number, did_you_mean, is_list, plural, short_repr
+from fedwave.errors import FedwaveError, as_int, check_number, did_you_mean, is_list, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.availability import Always, Availability
@@ -29,7 +29,6 @@ _FADING, _SUCCESS, _ARRIVALS, _ALWAYS = (
     Always(),
 )  # the defaults; a frozen part can be shared
 _DEFAULT_SLOTS = 5
-_BYTES_PER_ROUND = 16  # of a W in a list and in a tuple
 _LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
 
 
@@ -314,10 +313,6 @@ def _checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
     if isinstance(slots, np.ndarray):
         slots = slots.tolist()
     single = isinstance(slots, Real) or not is_list(slots)
-    if not single and isinstance(slots, Sized):
-        rounds = capped_len(slots)
-        need = float(_BYTES_PER_ROUND) * rounds
-        check_memory(f"slots (W) of {plural(rounds, 'round')}", need, "give fewer, or one W")
     per_round = [slots] if single else list(slots)
     if not per_round:
         raise FedwaveError("slots is an empty list: give W as one number, or one per round.")

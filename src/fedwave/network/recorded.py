@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.files.arrays import read_array
+from fedwave.files.tables import read_array
 from fedwave.rng import Block
 from fedwave.types import Array
 

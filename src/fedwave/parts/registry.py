@@ -179,7 +179,7 @@ def parse(family: str, part: Spec) -> dict[str, Any]:
 def text(part: Any) -> str:
     """A part in one line, as ``parse`` reads it; of an object with the parameters that are not its defaults.
 
-    >>> text({"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 1}})
+    >>> text({"name": "balsa", "prior": {"name": "gamma", "shape": 2.0, "rate": 1}})
     'balsa:prior=gamma:shape=2;rate=1'
     >>> import fedwave as fw
     >>> text(fw.success.Turbo(blocks=3))
@@ -187,36 +187,13 @@ def text(part: Any) -> str:
     """
     if isinstance(part, str):
         return part.strip()
-    if isinstance(part, Mapping):
-        return _line(part["name"], {key: value for key, value in part.items() if key != "name"})
-    defaults = _parameters(type(part))
-    # By their texts: parameters may be arrays or objects without an equality of their own.
-    given = {key: value for key, value in _values(part).items() if repr(value) != repr(defaults.get(key))}
-    return _line(getattr(part, "name", type(part).__name__), given)
+    name, given = _given(part)
+    # The commas within a part's own text become semicolons.
+    inside = ",".join(f"{key}={_text(value).replace(',', ';')}" for key, value in given.items())
+    return f"{name}:{inside}" if inside else str(name)
 
 
-def full_text(family: str, part: Any) -> str:
-    """A part with all its parameters in one line, the same for every way to write it; builds nothing.
-
-    Parameters that are None are left out.
-
-    >>> full_text("success", "arq:model=turbo")
-    'arq:model=turbo:midpoint_db=-1.647;slope=7.468;blocks=1,tries=2'
-    >>> full_text("success", {"name": "soft", "w0": 1}) == full_text("success", "soft:w0=1.0")
-    True
-    """
-    if isinstance(part, (str, Mapping)):
-        name, kind, given = _found(family, part)
-        given = {key: value for key, value in (_parameters(kind) | given).items() if value is not MISSING}
-        inner = _inner_families(kind)
-    else:
-        name, given = part.name, _values(part)
-        inner = {key: value.family for key, value in given.items() if _is_object(value)}
-    given = {key: value for key, value in given.items() if value is not None}
-    return _line(name, {k: full_text(inner[k], v) if k in inner else _canonical(v) for k, v in given.items()})
-
-
-def with_defaults(family: str, part: Spec) -> dict[str, Any]:
+def with_defaults(family: str, part: Any) -> dict[str, Any]:
     """A part as a mapping with all its parameters, also those of the parts within it; builds nothing.
 
     Defaults that are numbers, texts or parts are written out, others (None, arrays, tuples) are left out.
@@ -224,26 +201,35 @@ def with_defaults(family: str, part: Spec) -> dict[str, Any]:
     >>> with_defaults("success", "arq:tries=3")
     {'name': 'arq', 'model': {'name': 'turbo', 'midpoint_db': -1.647, 'slope': 7.468, 'blocks': 1}, 'tries': 3}
     """
-    name, kind, given = _found(family, part)
+    if isinstance(part, (str, Mapping)):
+        name, kind, given = _found(family, part)
+    else:
+        kind, (name, given) = type(part), _given(part)
     inner, defaults = _inner_families(kind), _parameters(kind)
     found: dict[str, Any] = {"name": name}
     for key, value in (defaults | given).items():
-        if key not in given:
-            found |= _written_out(key, value)
-        elif key in inner and isinstance(value, (str, Mapping)):
+        if key in inner and isinstance(value, (str, Mapping)):
             found[key] = with_defaults(inner[key], value)
-        elif value is not None or defaults.get(key) is not None:
+        elif _is_object(value):
+            if key in given or _is_there(value.family, value.name):
+                found[key] = with_defaults(value.family, value)
+        elif key in given:
+            if value is not None or defaults.get(key) is not None:
+                found[key] = value
+        elif isinstance(value, (bool, int, float, str)) and value == value:  # not NaN
             found[key] = value
     return found
 
 
-def _written_out(key: str, value: Any) -> dict[str, Any]:
-    """A parameter of an object as a file has it; empty if no file can hold it."""
-    if _is_object(value):
-        inside = {k: _written_out(k, v) for k, v in _values(value).items() if v is not None}
-        known = _is_there(value.family, value.name) and all(inside.values())
-        return {key: {"name": value.name, **{k: one[k] for k, one in inside.items()}}} if known else {}
-    return {key: value} if isinstance(value, (bool, int, float, str)) and value == value else {}  # not NaN
+def full_text(family: str, part: Any) -> str:
+    """A part with all its parameters in one line, the same for every way to write it; builds nothing.
+
+    >>> full_text("success", "arq:model=turbo")
+    'arq:model=turbo:midpoint_db=-1.647;slope=7.468;blocks=1,tries=2'
+    >>> full_text("success", {"name": "soft", "w0": 1}) == full_text("success", "soft:w0=1.0")
+    True
+    """
+    return text(with_defaults(family, part))
 
 
 def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> None:
@@ -304,20 +290,14 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
 
 def _check_numbers(kind: Any, given: Mapping[str, Any], what: str) -> None:
     """Raises FedwaveError for text in a field whose type hint is a number: it would fail in the middle of a run."""
-    hints = _hints(kind) if is_dataclass(kind) else {}
+    hints = _hints(kind)
     for name, value in given.items():
         options = {hints.get(name), *get_args(hints.get(name))}
         if options & {int, float} and str not in options and isinstance(value, str):
             raise FedwaveError(f"{what}: {name} is {value!r}, must be a number.")
 
 
-def _once(function: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
-    """Caches what is known of a class; another callable may have no hash."""
-    cached = cache(function)
-    return lambda kind: cached(kind) if isinstance(kind, type) else function(kind)
-
-
-@_once
+@cache
 def _parameters(kind: Any) -> dict[str, Any]:
     """The parameters of a class or function and their defaults, MISSING for one that has none."""
     try:
@@ -352,12 +332,19 @@ def _not_fields(kind: type) -> tuple[str, ...]:
     return tuple(name for name in (*_parameters(kind), *typed) if name not in kept)
 
 
-def _values(part: Any) -> dict[str, Any]:
-    """The parameters of an object."""
-    return {one.name: getattr(part, one.name) for one in fields(part) if one.init} if is_dataclass(part) else {}
+def _given(part: Any) -> tuple[str, dict[str, Any]]:
+    """The name of a mapping or an object, and its parameters; of an object those that are not its defaults."""
+    if isinstance(part, Mapping):
+        return part["name"], {key: value for key, value in part.items() if key != "name"}
+    kind: Any = type(part)
+    values = {one.name: getattr(part, one.name) for one in fields(part) if one.init} if is_dataclass(part) else {}
+    defaults = _parameters(kind)
+    # By their texts: parameters may be arrays or objects without an equality of their own.
+    given = {key: value for key, value in values.items() if repr(value) != repr(defaults.get(key))}
+    return getattr(part, "name", kind.__name__), given
 
 
-@_once
+@cache
 def _inner_families(kind: Any) -> dict[str, str]:
     """Parameters that are parts themselves, by the family of the class in their type hint."""
     found = {}
@@ -369,7 +356,7 @@ def _inner_families(kind: Any) -> dict[str, str]:
     return found
 
 
-@_once
+@cache
 def _hints(kind: Any) -> dict[str, Any]:
     try:
         return get_type_hints(kind if isinstance(kind, type) else getattr(kind, "__func__", kind))
@@ -382,8 +369,6 @@ def _put(family: str, name: str, part: _P) -> _P:
     known = _own[family].get(name)
     if known is None and name in BUILT_IN[family]:
         known = _built_in(BUILT_IN[family][name])
-        if known is part:
-            return part
     # A file that is imported again defines its classes again: they replace the old ones.
     if known is not None and _origin(known) != _origin(part):
         place, qualified = _origin(known)
@@ -445,29 +430,19 @@ def _is_object(value: Any) -> bool:
     return getattr(type(value), "family", None) in FAMILIES
 
 
-def _line(name: str, given: Mapping[str, Any]) -> str:
-    """A name with parameters; the commas within a part's own text become semicolons."""
-    inside = ",".join(f"{key}={_text(value).replace(',', ';')}" for key, value in given.items())
-    return f"{name}:{inside}" if inside else str(name)
-
-
 def _text(value: Any) -> str:
+    """The text of a parameter, the same for equal numbers and for a list and a tuple."""
     if _is_object(value) or (isinstance(value, Mapping) and isinstance(value.get("name"), str)):
         return text(value)
     if isinstance(value, str):
         return value
-    return next((word for word, it in _LITERALS.items() if it is value), " ".join(str(value).split()))
-
-
-def _canonical(value: Any) -> str:
-    """The text of a parameter, the same for equal numbers and for a list and a tuple."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_canonical, value))}]"
-    if isinstance(value, float) and value.is_integer():
+        return f"[{', '.join(repr(one) if isinstance(one, str) else _text(one) for one in value)}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
-    return _text(value)
+    return next((word for word, it in _LITERALS.items() if it is value), " ".join(str(value).split()))
 
 
 def _value(text: str) -> Any:

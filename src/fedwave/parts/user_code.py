@@ -10,7 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -84,16 +84,19 @@ def imported_sources(sources: Iterable[str]) -> dict[str, str]:
     return {path: _imports[path].text for path in paths}
 
 
-def named_texts(given: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """The text and checksum of every file that the user names now or that this process has imported, by path."""
-    named = {os.path.abspath(one): read_source(os.path.abspath(one)) for one in given if not is_module(one)}
-    imported = {path: one.text for path, one in _imports.items() if not is_module(path)}
-    return {path: (text, checksum(text)) for path, text in {**imported, **named}.items()}
+def find_named(wanted: Mapping[str, str], given: Collection[str]) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """The path and text of every wanted file, by its name, and the names that are missing. Executes nothing.
 
-
-def is_named(module: str, given: Iterable[str]) -> bool:
-    """Does the user name this module now, or has this process imported it?"""
-    return module in given or module in sys.modules
+    A file or module is found if the user names it now (``given``), or if this process has imported it. Files are
+    recognised by their checksums, which ``wanted`` has by name.
+    """
+    paths = [os.path.abspath(one) for one in given if not is_module(one)]
+    texts = {path: one.text for path, one in _imports.items() if not is_module(path)}
+    texts |= {path: read_source(path) for path in paths}
+    by_checksum = {checksum(text): (path, text) for path, text in texts.items()}
+    found = {name: by_checksum[one] for name, one in wanted.items() if one in by_checksum}
+    modules = {name for name in wanted if is_module(name) and (name in given or name in sys.modules)}
+    return found, [name for name in wanted if name not in found.keys() | modules]
 
 
 def find_importer(part: Any) -> str | None:

@@ -15,7 +15,6 @@ from refusals import mentions, refused
 from user_file import forgotten
 
 import fedwave as fw
-from fedwave.experiments.run import retries
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 BAD = """
@@ -64,9 +63,9 @@ WHY = {
 }
 
 
-def resumes(here: Path, code: str = "bad.py") -> str:
+def resumes(here: Path) -> str:
     """The command that goes on, as it is said."""
-    return f"`fedwave resume run --import {here / code}`"
+    return f"`fedwave resume run --import {here / 'bad.py'}`"
 
 
 @pytest.fixture
@@ -98,9 +97,6 @@ def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here
     assert mentions(last, resumes(here))
     assert len(finished_units(here / "run")) == 5
     events = [json.loads(line) for line in (here / "events").read_text().splitlines()]
-    begun = {e["unit"] for e in events if e["event"] == "unit-begun"}
-    tried = [unit for unit in begun if "bad" in unit]
-    assert retries.ALIKE <= len(tried) <= retries.ALIKE + int(workers) - 1, "the rest would fail alike"
     assert len([e for e in events if e["event"] == "unit-abandoned"]) == 5
 
 
@@ -176,31 +172,6 @@ def test_without_a_folder_too(here: Path) -> None:
     ended, errors = stopped(given, [signal.SIGINT, signal.SIGINT])
     assert ended == 130
     assert mentions(errors, "nothing")
-
-
-def test_a_closed_terminal_stops_with_a_checkpoint(here: Path) -> None:
-    """As SIGTERM does; `nohup` makes fedwave ignore it."""
-    (here / "slow.py").write_text(SLOW)
-    given = command("run", "paper", "--import", "slow.py", "-s", "slow", "-r", "100", "-i", "1")
-    ended, errors = stopped([*given, "--workers", "1", "--out", "run"], [signal.SIGHUP])
-    assert ended == 129
-    assert mentions(errors, resumes(here, "slow.py"))
-    assert list((here / "run/checkpoints").iterdir())
-
-
-SLOW = """
-import time
-from pathlib import Path
-import fedwave as fw
-
-@fw.register
-class Slow(fw.Scheduler):
-    name, needs = "slow", {"backlog"}
-    def priority(self, state, seen, draws):
-        Path("begun").touch() if seen.round > 2 else None
-        time.sleep(0.3)
-        return seen.waiting
-"""
 
 
 def test_a_time_out_that_is_caught_again_and_again_ends_the_command(here: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import command, results, started
+from killing import command, results
 from refusals import mentions, refused
 from user_file import forgotten
 
@@ -141,26 +141,6 @@ def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
         run_experiment(experiment_from(content, (), [str(tmp_path / "mine.py")]), timeout=1.0)
 
 
-def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < until and run.poll() is None:
-        time.sleep(0.1)
-    if not file.exists():
-        run.kill()
-        pytest.fail(str(run.communicate()))
-
-
-def test_without_a_folder_ctrl_c_ends_it(tmp_path: Path) -> None:
-    write(tmp_path, "computes for ever")
-    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-r", "5", "-i", "2")
-    with started(command(*words), cwd=tmp_path) as made:
-        wait_for(tmp_path / "begun", made)
-        made.send_signal(signal.SIGINT)
-        out, errors = made.communicate(timeout=30)
-    assert (made.returncode, out) == (130, "")
-    assert mentions(errors, "nothing")
-
-
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "1e-9"])
 def test_a_time_out_is_a_number_of_seconds(timeout: str, tmp_path: Path) -> None:
     made = fedwave(tmp_path, "run", "paper", "--timeout", timeout)
@@ -201,7 +181,7 @@ def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pool.time, "monotonic", lambda: now)
     messages: list[Message] = []
     unit = some_units()[:1]
-    silent = pool.Pool(unit, lambda unit: None, messages.append, StopRequest(), 9.5, Silent, wait)
+    silent = pool.Pool(pool.Job(unit, messages.append, timeout=9.5), Silent, wait)
     assert list(silent.results()) == []
     assert [m.kind for m in messages] == ["begun", "rounds", "abandoned"]
     assert list(steps) == [], "it was abandoned too early"

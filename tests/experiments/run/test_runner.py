@@ -22,10 +22,9 @@ from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.config.units import resolved, units_of
 from fedwave.experiments.run import process
-from fedwave.experiments.run.pool import Message, run_here
+from fedwave.experiments.run.pool import Job, Message, run_here
 from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment
-from fedwave.experiments.run.signals import StopRequest
 from fedwave.experiments.store.dataset import Results, unit_dataset
 from fedwave.experiments.store.load import stored_results
 
@@ -90,8 +89,8 @@ class Stop(Exception):
 def test_finished_units_are_kept_and_not_done_again(alone: dict[str, Results], tmp_path: Path) -> None:
     begun: list[str] = []
 
-    def first_two(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
-        for number, finished in enumerate(run_here(units, checkpoint, report)):
+    def first_two(job: Job) -> Iterator[Any]:
+        for number, finished in enumerate(run_here(job)):
             yield finished
             if number == 1:
                 raise Stop
@@ -141,7 +140,7 @@ def test_a_unit_that_kills_every_worker_is_abandoned(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(process, "serve", _die)
     units = units_of(resolved(SIMULATION))[:1]
     messages: list[Message] = []
-    assert list(run_in_pool(units, lambda unit: None, messages.append, StopRequest(), workers=1)) == []
+    assert list(run_in_pool(Job(units, messages.append), workers=1)) == []
     assert [message.kind for message in messages].count("crashed") == 2
     assert messages[-1].kind == "abandoned"
     assert mentions(messages[-1].content, 3, "exit status 3")

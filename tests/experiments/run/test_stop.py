@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a checkpoint, no traceback, the line that resumes; then the same results bit for bit."""
+"""Ctrl-C, SIGTERM, SIGHUP: a checkpoint, no traceback, the line that resumes; then the same results bit for bit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = {
     "training": replace(TRAINING, instances=1, rounds=250, **SELDOM),
     "simulation": replace(SIMULATION, sweep={}, instances=30, rounds=120, **SELDOM),
 }
-STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 def wait_for(happened: Callable[[], bool], run: subprocess.Popen[str]) -> None:
@@ -69,7 +69,7 @@ SLOW = pytest.mark.slow
     ("kind", "how", "number"),
     [
         ("simulation", TWO, signal.SIGTERM),
-        pytest.param("simulation", ("--workers", "1"), signal.SIGINT, marks=SLOW),
+        ("simulation", ("--workers", "1"), signal.SIGHUP),  # a closed terminal
         pytest.param("training", TWO, signal.SIGINT, marks=SLOW),
         pytest.param("training", ("--workers", "1"), signal.SIGTERM, marks=SLOW),
         pytest.param("training", ("--ray", *TWO), signal.SIGINT, marks=[SLOW, NO_RAY]),

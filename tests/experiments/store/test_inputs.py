@@ -21,8 +21,8 @@ import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.run.pool import run_here
-from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.run.pool import Job, run_here
+from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.done import read_done
 from fedwave.experiments.store.folder import RunFolder
@@ -99,8 +99,8 @@ def learning(tmp_path: Path, helper: str, seed: bool = True) -> Experiment:
 def stopped(experiment: Experiment, folder: Path, then: Callable[[], object] | None = None) -> Path:
     """A run with its first unit done; ``then`` happens after that, and the run goes on if it is given."""
 
-    def first(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
-        for one in run_here(units, checkpoint, report):
+    def first(job: Job) -> Iterator[Any]:
+        for one in run_here(job):
             yield one
             if then is None:
                 raise Stop
@@ -162,7 +162,12 @@ def test_copies_are_read_from_any_folder_and_made_again(tmp_path: Path, monkeypa
     write_results(run_experiment(asked(), whole, workers=1), whole)
     stopped(asked(), folder)
     (folder / "inputs/devices.csv").write_text("damaged")
-    resume(folder)  # the original is there
+    events: list[Event] = []
+    run_experiment(RunFolder(folder).experiment(), folder, workers=1, watch=events.append)  # the original is there
+    assert [mentions(event["message"], folder / "inputs/devices.csv") for event in events if "message" in event] == [
+        True
+    ]
+    resume(folder)
     assert (folder / "inputs/devices.csv").read_text() == TABLE
     cut(folder / "done.jsonl")
     for name in ("devices.csv", "gains.npy"):
@@ -290,7 +295,7 @@ def test_the_version_of_a_package_that_a_part_is_from_is_recorded(
     lines = list(read_done(tmp_path / "run").units.values())
     assert versions_of(lines[0])["parts-test"] == "1.2"
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts-test\nVersion: 1.3\n")
-    assert mentions(other_versions(tmp_path / "run", lines, "goes on with"), "parts-test 1.3")
+    assert mentions(other_versions(tmp_path / "run", lines), "parts-test 1.2", "1.3")
 
 
 def test_workers_import_the_text_and_not_the_file(tmp_path: Path) -> None:
@@ -349,7 +354,7 @@ def test_code_that_a_folder_names_is_not_executed(words: tuple[str, ...], tmp_pa
         pwned.unlink()
     for place in ("mine.py", "unpacked/mine.py"):
         Path(place).write_text(text() + EVIL)
-    rewritten(folder, lambda line: "places" in line and line.update(places={"inputs/mine.py": "mine.py"}))
+    rewritten(folder, lambda line: "paths" in line and line.update(paths={"inputs/mine.py": "mine.py"}))
     status, told = fedwave(*words, cwd=folder.parent)
     assert (status, mentions(told, "--import")) == (2, True)
     config = folder / "config.yaml"  # whatever it names

@@ -15,12 +15,11 @@ import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
-from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.report.outputs import output_files, write_results
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.checksums import write_sums
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.lock import locked, writing_outputs
-from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.verify import sound, verify
 
 TOKEN = "0123456789abcdef"

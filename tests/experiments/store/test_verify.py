@@ -17,8 +17,8 @@ from small_run import cut, rewritten
 from user_file import forgotten, text
 
 import fedwave as fw
+from fedwave.cli.folders import show_again
 from fedwave.cli.options import Printing
-from fedwave.cli.report import show_again
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run.runner import run_experiment

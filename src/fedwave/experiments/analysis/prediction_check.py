@@ -18,7 +18,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.analysis.captions import point_name
 from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
-from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of
+from fedwave.experiments.config.build import class_labels_of, class_mix_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.store.dataset import Point, scheduler_labels
@@ -137,7 +137,7 @@ def _checked(point: Point, how: Experiment) -> CheckedPoint:
     assert how.task is not None
     network, rule = network_of(how.network), registry.build("aggregation", how.task.aggregation)
     made = schedulers_of(how)
-    classes, mix = labels_of(how, made.values()), class_mix_of(how.task)
+    classes, mix = class_labels_of(how, made.values()), class_mix_of(how.task)
     by_name: dict[str, list[FloatArray]] = {name: [] for name in PREDICTORS}
     useful = []
     for label in names:

@@ -94,8 +94,8 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def notes(found: Sequence[str], places: Sequence[str]) -> str:
-    """A sentence about each of several points of a sweep: once if it is the same for all, else each with its place."""
+def notes(found: Sequence[str], wheres: Sequence[str]) -> str:
+    """A sentence about each of several points of a sweep: once if it is the same for all, else each with its point."""
     if len(set(found)) == 1:
         return found[0]
-    return " ".join(f"At {place}: {note}" for place, note in zip(places, found, strict=True) if note)
+    return " ".join(f"At {where}: {note}" for where, note in zip(wheres, found, strict=True) if note)

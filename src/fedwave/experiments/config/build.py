@@ -96,7 +96,7 @@ def task_of(config: TaskConfig) -> Task:
     return task(dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given)
 
 
-def labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels | None:
+def class_labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels | None:
     """The labels of an experiment's shards, if a scheduler needs them: then its data are loaded."""
     needed = any("labels" in scheduler.needs for scheduler in schedulers)
     return task_of(experiment.task).labels() if experiment.task is not None and needed else None

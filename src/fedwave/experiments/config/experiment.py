@@ -9,23 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le, Lt
 
 from fedwave.errors import FedwaveError, did_you_mean, short_repr
 from fedwave.experiments.config.parts import Part, plain
-from fedwave.experiments.config.schema import (
-    PYDANTIC,
-    Amount,
-    AnyNumber,
-    Checked,
-    Count,
-    Positive,
-    Share,
-    Whole,
-    as_value,
-)
+from fedwave.experiments.config.schema import Amount, AnyNumber, Checked, Count, Positive, Share, Whole, as_value
 from fedwave.plain_text import visible
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
@@ -44,8 +34,7 @@ _MNIST, _IID, _LEE = Part("mnist"), Part("iid"), Part("lee")
 class NetworkConfig(Checked):
     """The devices, the radio and the arrivals. A field that is left out is as the kind of network has it."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
-    place = "network."
+    prefix = "network."
 
     kind: Literal["paper", "random", "table"] = "paper"
     """paper: the paper's 25 devices; random: drawn at random; table: read from a file."""
@@ -95,8 +84,7 @@ class NetworkConfig(Checked):
 class TaskConfig(Checked):
     """What is learnt, and how devices train. A field that is left out is as the dataset has it."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
-    place = "task."
+    prefix = "task."
 
     dataset: Part = _MNIST
     """Dataset: mnist, cifar10, synthetic (made in memory, for trials), or one of your own."""
@@ -134,8 +122,7 @@ class TaskConfig(Checked):
 class TrainingConfig(Checked):
     """How models are trained and evaluated."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
-    place = "training."
+    prefix = "training."
 
     tolerance: Annotated[float, Ge(0), Lt(1)] = 1e-6
     """Local training that weighs at most this at its delivery is left out; 0 trains everything."""
@@ -164,8 +151,6 @@ class Experiment(Checked):
     >>> made.labels, made.base, made.metric
     (('age', 'alpha-fresh:alpha=0.25'), 'age', 'backlog')
     """
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
 
     name: str = "experiment"
     """What the experiment is called in its results."""

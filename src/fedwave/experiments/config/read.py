@@ -19,7 +19,7 @@ from fedwave.experiments.config.files import replaced, rooted
 from fedwave.experiments.config.parts import refusals_at
 from fedwave.experiments.config.sweep import check_points, to_mapping, with_value
 from fedwave.files.reading import as_path, read_json, read_text
-from fedwave.parts.user_code import absolute, import_parts, is_module, is_named, named_texts, read_source
+from fedwave.parts.user_code import absolute, checksum, find_named, import_parts, is_module, read_source
 
 _PRESETS = "fedwave.experiments.presets"
 _NETWORKS = ("paper", "random")
@@ -127,13 +127,9 @@ def _is_device_table(path: Path) -> bool:
     """A device table in YAML is a list, an experiment is a mapping."""
     from fedwave.files.yaml_text import is_yaml_list
 
-    ending = path.suffix.lower()
-    if ending not in (".yaml", ".yml") or not os.path.isfile(path):
-        return ending == ".csv"
-    try:
-        return is_yaml_list(read_text(path, str(path)), str(path))
-    except FedwaveError:
-        return False  # it is said where it is read as an experiment
+    if path.suffix.lower() not in (".yaml", ".yml") or not os.path.isfile(path):
+        return path.suffix.lower() == ".csv"
+    return is_yaml_list(read_text(path, f"experiment {path}"), f"experiment {path}")
 
 
 def _content(source: str) -> Any:
@@ -153,24 +149,18 @@ def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[s
     The folder may come from somebody else, so its copies of the user's code are replaced by files with the same text
     that the user has named, or this process imported. Any other file was written by the user, and names its own code.
     """
-    known, imports = named_texts(given), content.get("imports")
-    named, missing = {}, []
-    for one in imports if isinstance(imports, list) else ():
-        if not isinstance(one, str) or (is_module(one) and is_named(one, given)):
-            continue
-        text = read_source(one) if not is_module(one) and os.path.isfile(one) else None
-        same = [path for path, (its, _) in known.items() if its == text]
-        if same:
-            named[one] = same[0]
-        else:
-            missing.append(one)
+    imports = content.get("imports")
+    files = [one for one in imports if isinstance(one, str)] if isinstance(imports, list) else []
+    found, missing = find_named(
+        {one: checksum(read_source(one)) if os.path.isfile(one) else "" for one in files}, given
+    )
     if missing:
         words = " ".join(f"--import {shlex.quote(one if is_module(one) else Path(one).name)}" for one in missing)
         raise FedwaveError(
-            f"{source} needs code of yours, which is executed only if you name it: add `{words}`, with the places of "
+            f"{source} needs code of yours, which is executed only if you name it: add `{words}`, with the paths of "
             f"the files that {', '.join(missing)} are copies of."
         )
-    return replaced(content, named)
+    return replaced(content, {name: path for name, (path, _) in found.items()})
 
 
 def _with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:

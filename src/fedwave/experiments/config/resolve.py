@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import NUMBERS, RADIO, network_of, settings_for_model
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
-from fedwave.experiments.config.sweep import changed, points, to_mapping
+from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
 from fedwave.network.devices import DEVICE_COLUMNS
 from fedwave.parts import registry
 
@@ -20,18 +19,17 @@ _ROOMS = ("network", "task", "training")
 _OF_NETWORK = ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db")
 _COLUMNS = tuple(name for name in DEVICE_COLUMNS if name not in ("rate", "distance_m", "snr_db"))  # that have a default
 _NAMING = ("scheduler", "dataset")  # their texts are in tables, captions and the names of inputs
-Values = dict[str, Any]  # by field, with its dots
 
 
-def filled(point: Experiment) -> Experiment:
+def filled(experiment: Experiment) -> Experiment:
     """An experiment that sweeps nothing, with all its numbers. Its files are read."""
-    network, task = _filled_network(point.network), point.task and _filled_task(point.task)
-    point = _with_full_parts(replace(point, network=network, task=task))
-    if point.task is None:
-        return point
-    used = settings_for_model(point.training, point.task)
-    training = replace(point.training, device=used.device, precision=used.precision, lanes=used.lanes)  # type: ignore[arg-type]
-    return replace(point, training=training)
+    network, task = _filled_network(experiment.network), experiment.task and _filled_task(experiment.task)
+    experiment = _with_full_parts(replace(experiment, network=network, task=task))
+    if experiment.task is None:
+        return experiment
+    used = settings_for_model(experiment.training, experiment.task)
+    training = replace(experiment.training, device=used.device, precision=used.precision, lanes=used.lanes)  # type: ignore[arg-type]
+    return replace(experiment, training=training)
 
 
 def filled_alike(experiment: Experiment) -> Experiment:
@@ -43,7 +41,7 @@ def filled_alike(experiment: Experiment) -> Experiment:
     if not experiment.sweep:
         return filled(experiment)
     whole = _with_full_parts(experiment)
-    own, (first, *others) = _flat(whole), [_flat(filled(point)) for _, point in points(experiment)]
+    own, (first, *others) = _flat(whole), [_flat(filled(at)) for _, at in points(experiment)]
     shared = {
         field: value
         for field, value in first.items()

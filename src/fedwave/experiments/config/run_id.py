@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 # Fields that only say how results are shown, or how often they are saved.
@@ -42,29 +42,25 @@ def deciding_fields(experiment: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def cut_fields(experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that say how the work is cut into units."""
-    lanes = experiment.get("training", {}).get("lanes")
-    return {"block": experiment.get("block"), "group": experiment.get("group"), "training.lanes": lanes}
+def first_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, Any, Any]]:
+    """The first field, with its dots, in which two experiments differ, and its two values, by what it changes.
+
+    That is "numbers", "instances", "cut" (how the work is cut) or "shown".
+    """
+    changes = {name: "shown" for name in SHOWN} | {name: "instances" for name in INSTANCES}
+    changes |= {name: "cut" for name in CUT}
+    found: dict[str, tuple[str, Any, Any]] = {}
+    for field, one, other in _differences(a, b):
+        found.setdefault(changes.get(field, "numbers"), (field, one, other))
+    return found
 
 
-def same_fields(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Are two experiments equal, the order of the axes of their sweeps included?"""
-    return there == wanted and list(there.get("sweep", ())) == list(wanted.get("sweep", ()))
-
-
-def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:
-    """The first field, with its dots, in which two experiments differ, and its two values."""
-    keys = [k for k in {**wanted, **there} if wanted.get(k) != there.get(k)]
-    if not keys:
-        return "sweep", list(there.get("sweep", ())), list(wanted.get("sweep", ()))
-    field, is_, asked = where + keys[0], there.get(keys[0]), wanted.get(keys[0])
-    if isinstance(is_, dict) and isinstance(asked, dict):
-        return first_difference(is_, asked, f"{field}.")
-    return field, is_, asked
-
-
-def short_json(value: Any) -> str:
-    """A value in a sentence."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) < 60 else text[:57] + "..."
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    for key in {**b, **a}:
+        one, other = a.get(key), b.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from _differences(one, other, f"{prefix}{key}.")
+        elif one != other:
+            yield prefix + key, one, other
+    if prefix == "sweep." and list(a) != list(b):  # the order of the axes numbers the points
+        yield "sweep", list(a), list(b)

@@ -16,8 +16,8 @@ from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.metrics import metric_names
 from fedwave.parts import registry
 
-# pydantic reads this from the classes, which therefore need not import it.
-PYDANTIC: dict[str, Any] = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
+# For pydantic, which is slow to load and therefore imported late.
+_RULES: dict[str, Any] = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
 _INFINITE = {"inf": float("inf"), "-inf": -float("inf")}  # as JSON has them, which has no infinity
 
 
@@ -57,7 +57,8 @@ _WORDS = {
 class Checked:
     """Base of the configurations: every field of a new object is converted and checked."""
 
-    place: ClassVar[str] = ""  # of its fields in an experiment: "network."
+    __pydantic_config__: ClassVar[dict[str, Any]] = _RULES
+    prefix: ClassVar[str] = ""  # of its fields in an experiment: "network."
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
@@ -65,7 +66,7 @@ class Checked:
         for name, usual in _defaults(kind).items():
             value = getattr(self, name)
             if type(value) is not type(usual) or value != usual:  # a default needs no check: pydantic is slow to load
-                given[name] = _converted(self.place + name, value)
+                given[name] = _converted(self.prefix + name, value)
         if given:
             vars(self).update(_validated(kind, given))
         self.check()
@@ -79,7 +80,7 @@ class Checked:
         kind: Any = cls
         for name in content:
             if name not in _defaults(kind):
-                raise no_field(cls.place + name)
+                raise no_field(cls.prefix + name)
         return cls(**content)
 
 
@@ -100,7 +101,7 @@ def as_value(field: str, value: Any, where: str) -> Any:
 def field_names() -> tuple[str, ...]:
     """Every field of an experiment, with its dots."""
     kinds: list[Any] = Checked.__subclasses__()
-    return tuple(f"{kind.place}{name}" for kind in kinds for name in _defaults(kind))
+    return tuple(f"{kind.prefix}{name}" for kind in kinds for name in _defaults(kind))
 
 
 def no_field(dotted: str) -> FedwaveError:
@@ -123,7 +124,7 @@ def json_schema(kind: type[Checked]) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
     schema: dict[str, Any] = TypeAdapter(kind).json_schema()
-    at = {one.place: schema["$defs"].get(one.__name__, schema)["properties"] for one in Checked.__subclasses__()}
+    at = {one.prefix: schema["$defs"].get(one.__name__, schema)["properties"] for one in Checked.__subclasses__()}
     at[""]["metric"]["anyOf"] = [{"enum": list(metric_names(training=True))}, {"type": "string"}]
     for dotted, family in PARTS.items():
         where, dot, name = dotted.rpartition(".")
@@ -143,7 +144,7 @@ def _converted(field: str, value: Any) -> Any:
         return value.item()
     if isinstance(value, dict):
         for kind in Checked.__subclasses__():
-            if kind.place == f"{field}.":
+            if kind.prefix == f"{field}.":
                 return kind.of(value)
     if field in PART_LISTS and isinstance(value, (list, tuple)):
         return tuple(Part.of(PARTS[field], one, f"{field}[{i}]") for i, one in enumerate(value))
@@ -176,7 +177,7 @@ def _model(kind: Any) -> Any:
 
     hints = get_type_hints(kind, include_extras=True)
     fields_: dict[str, Any] = {name: (hints[name], None) for name in _defaults(kind)}
-    return create_model(kind.__name__, __config__=PYDANTIC, **fields_)  # type: ignore[call-overload]
+    return create_model(kind.__name__, __config__=_RULES, **fields_)  # type: ignore[call-overload]
 
 
 def _refusal(kind: Any, errors: list[Any]) -> FedwaveError:
@@ -186,7 +187,7 @@ def _refusal(kind: Any, errors: list[Any]) -> FedwaveError:
     # Of the types that a field can have, the one that was meant: its error lies deepest.
     deepest = max(len(one["loc"]) for one in mine)
     loc, value = next((one["loc"], one["input"]) for one in mine if len(one["loc"]) == deepest)
-    where = f"{kind.place}{field}"
+    where = f"{kind.prefix}{field}"
     for step in loc[1:]:
         if field in ("set", "sweep"):
             where += f".{step}" if step != "[key]" else ""

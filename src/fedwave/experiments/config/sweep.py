@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from itertools import product
 from typing import Any
 
-from fedwave.errors import FedwaveError, MissingExtra, short_repr
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part, plain, refusals_at
 from fedwave.experiments.config.schema import field_names, no_field
 from fedwave.parts import registry
 
-Point = dict[str, Any]  # the value of every axis
+Values = dict[str, Any]  # of fields, by their dots
 Check = Callable[[Experiment, Experiment], None]  # raises if the first is invalid; skips what equals the second
 
 # Fields that every point must have the same, to be compared in one table.
@@ -30,7 +29,7 @@ def to_mapping(experiment: Any) -> dict[str, Any]:
     }
 
 
-def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
+def points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
     """Every point of the sweep: the values of its axes, and the experiment there. One where nothing is swept.
 
     They are made once for an experiment.
@@ -38,20 +37,15 @@ def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
     known = vars(experiment)
     if "_points" not in known:
         known["_points"] = _points(experiment)
-    found: list[tuple[Point, Experiment]] = known["_points"]
+    found: list[tuple[Values, Experiment]] = known["_points"]
     return found
 
 
 def check_points(experiment: Experiment, check: Check) -> None:
-    """Refuse a sweep with a point that is wrong, or with an axis that writes one part in two ways."""
-    for point, at in points(experiment):
-        with refusals_at(_name(point)):
+    """Refuse a sweep with a point that is wrong."""
+    for where, at in points(experiment):
+        with refusals_at(_name(where)):
             check(at, experiment)
-    for axis, values in experiment.sweep.items():
-        parts = [value for value in values if isinstance(value, Part)]
-        with suppress(MissingExtra):  # without torch a model is what is written
-            texts = [(str(part), registry.full_text(PARTS[axis], part)) for part in parts]
-            registry.check_different(f"sweep.{axis}", texts, "give each once")
 
 
 def changed(experiment: Experiment, values: Mapping[str, Any], labelled: bool = False) -> Experiment:
@@ -77,21 +71,21 @@ def with_value(
         raise no_field(where + key)
     if not dot:
         return {**content, first: value}
-    inside, place = content.get(first), where + first
-    if place in PART_LISTS:
-        return {**content, first: _with_parameter(inside, place, rest, value, labelled)}
+    inside, field = content.get(first), where + first
+    if field in PART_LISTS:
+        return {**content, first: _with_parameter(inside, field, rest, value, labelled)}
     if is_dataclass(inside):
         inside = _values(inside)
-    if any(f"{place}.".startswith(f"{part}.") for part in PARTS):
-        inside = _part(inside, place)
+    if any(f"{field}.".startswith(f"{part}.") for part in PARTS):
+        inside = _part(inside, field)
     if inside is not None and not isinstance(inside, Mapping):
-        raise FedwaveError(f"there is no field {short_repr(where + key)}; {place} is {short_repr(inside)}.")
-    if place == "sweep":  # an axis has dots of its own
+        raise FedwaveError(f"there is no field {short_repr(where + key)}; {field} is {short_repr(inside)}.")
+    if field == "sweep":  # an axis has dots of its own
         return {**content, first: {**(inside or {}), rest: value}}
-    return {**content, first: with_value(inside or {}, rest, value, f"{place}.")}
+    return {**content, first: with_value(inside or {}, rest, value, f"{field}.")}
 
 
-def _points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
+def _points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
     if not experiment.sweep:
         return [({}, experiment)]
     for axis in experiment.sweep:
@@ -102,21 +96,21 @@ def _points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
             raise FedwaveError(f"sweep.{axis}: {no_field(axis)}")
     found = []
     for values in product(*experiment.sweep.values()):
-        point = dict(zip(experiment.sweep, values, strict=True))
-        with refusals_at(_name(point)):
-            at = changed(experiment, {**point, "sweep": {}}, labelled=True)
+        where = dict(zip(experiment.sweep, values, strict=True))
+        with refusals_at(_name(where)):
+            at = changed(experiment, {**where, "sweep": {}}, labelled=True)
             if (at.task is None) != (experiment.task is None):
                 raise FedwaveError(
                     "task is null in the experiment or at this point, but not in both, so points cannot be compared: "
                     "give a task, such as task.dataset=mnist, or leave the axis out."
                 )
-        found.append((point, at))
+        found.append((where, at))
     return found
 
 
-def _name(point: Point) -> str:
+def _name(where: Values) -> str:
     """The point in a refusal."""
-    return " and ".join(f"sweep.{axis} at {short_repr(plain(value))}" for axis, value in point.items())
+    return " and ".join(f"sweep.{axis} at {short_repr(plain(value))}" for axis, value in where.items())
 
 
 def _with_parameter(given: Any, field: str, key: str, value: Any, labelled: bool) -> list[Any]:
@@ -125,14 +119,14 @@ def _with_parameter(given: Any, field: str, key: str, value: Any, labelled: bool
     if not isinstance(given, (list, tuple)):
         raise FedwaveError(f"there is no field {short_repr(f'{field}.{key}')}; {field} is {short_repr(given)}.")
     parts = [Part.of(PARTS[field], one, f"{field}[{i}]") for i, one in enumerate(given)]
-    place, name = _selected(parts, key)
-    if place is None:
+    number, name = _selected(parts, key)
+    if number is None:
         raise FedwaveError(
             f"there is no field {short_repr(f'{field}.{key}')}; write {field}.NAME.PARAMETER, where NAME selects one "
             f"of {', '.join(map(str, parts))}."
         )
     parameter = key[len(name) + 1 :]
-    part = parts[place]
+    part = parts[number]
     content = {**part, **with_value(part, parameter, value, f"{field}.{name}.")}
     if labelled and field == "schedulers":
         if part.label is None and _has(part, parameter):
@@ -141,7 +135,7 @@ def _with_parameter(given: Any, field: str, key: str, value: Any, labelled: bool
                 "or give the scheduler a label of its own with `as`."
             )
         content["as"] = str(part)
-    return [*parts[:place], Part.of(PARTS[field], content, f"{field}[{place}]"), *parts[place + 1 :]]
+    return [*parts[:number], Part.of(PARTS[field], content, f"{field}[{number}]"), *parts[number + 1 :]]
 
 
 def _has(part: Any, parameter: str) -> bool:
@@ -151,7 +145,7 @@ def _has(part: Any, parameter: str) -> bool:
 
 
 def _selected(parts: Sequence[Part], key: str) -> tuple[int | None, str]:
-    """The part whose label, or else name, stands before the parameter in ``key``; no place if it is not one part."""
+    """The part whose label, or else name, stands before the parameter in ``key``; no number if it is not one part."""
     for names in (list(map(str, parts)), [part.name for part in parts]):
         longest = max((name for name in names if key.startswith(f"{name}.")), key=len, default="")
         if names.count(longest) == 1:
@@ -159,11 +153,11 @@ def _selected(parts: Sequence[Part], key: str) -> tuple[int | None, str]:
     return None, ""
 
 
-def _part(given: Any, place: str) -> Any:
+def _part(given: Any, field: str) -> Any:
     """What is written there as a mapping, into which a parameter can be put."""
     if isinstance(given, str):
-        return registry.parse(PARTS.get(place, "fading"), given)
-    where, _, name = place.rpartition(".")
+        return registry.parse(PARTS.get(field, "fading"), given)
+    where, _, name = field.rpartition(".")
     default = getattr(TaskConfig(), name, None) if where == "task" else None
     return dict(default) if given is None and default is not None else given
 

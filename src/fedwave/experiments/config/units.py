@@ -27,14 +27,14 @@ class Unit:
     """A part of an experiment that one worker does alone."""
 
     name: str  # also of its files
-    point: int
+    point: int  # its number
     where: Mapping[str, Any]  # the point's value on every axis of the sweep, as in the tables
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
     experiment: Experiment  # of the point, with all its numbers
     run_id: str = ""  # empty: of a run without a folder
     sources: Mapping[str, str] = field(default_factory=dict)  # the text of the user's files, by path
-    places: Mapping[str, str] = field(default_factory=dict)  # of the files that the experiment names
+    paths: Mapping[str, str] = field(default_factory=dict)  # of the files that the experiment names, on this machine
     pins: Mapping[str, str] = field(default_factory=dict)  # the checksums of what it reads, by name
 
     @property
@@ -43,8 +43,8 @@ class Unit:
         return self.experiment.rounds * len(self.schedulers) * len(self.instances)
 
     def located(self) -> Experiment:
-        """The experiment with the places of its files on this machine."""
-        return renamed(self.experiment, self.places)
+        """The experiment with the paths of its files on this machine."""
+        return renamed(self.experiment, self.paths)
 
 
 def resolved(experiment: Experiment) -> Experiment:
@@ -62,24 +62,24 @@ def resolved(experiment: Experiment) -> Experiment:
     )
 
 
-def units_of(experiment: Experiment, places: Mapping[str, str] | None = None) -> list[Unit]:
-    """The units of a resolved experiment, always in the same order; ``places`` of the files that it names."""
-    places = places or {}
-    sources = imported_sources(renamed(experiment, places).imports)
+def units_of(experiment: Experiment, paths: Mapping[str, str] | None = None) -> list[Unit]:
+    """The units of a resolved experiment, always in the same order; ``paths`` of the files that it names."""
+    paths = paths or {}
+    sources = imported_sources(renamed(experiment, paths).imports)
     units = []
-    for number, ((_, point), where) in enumerate(zip(points(experiment), axis_places(experiment), strict=True)):
-        located = renamed(point, places)
-        point = changed(point, added(located, filled(located)))
-        groups = _groups(point, located)
-        numbers, size = point.instance_numbers, point.block or point.instances
+    for number, ((_, at), where) in enumerate(zip(points(experiment), where_of_points(experiment), strict=True)):
+        located = renamed(at, paths)
+        at = changed(at, added(located, filled(located)))
+        groups = _groups(at, located)
+        numbers, size = at.instance_numbers, at.block or at.instances
         for group, word in zip(groups, _file_words(groups), strict=True):
             for block in (tuple(numbers[first : first + size]) for first in range(0, len(numbers), size)):
                 name = f"{number:04d}_{word}_{block[0]}-{block[-1]}"
-                units.append(Unit(name, number, where, group, block, point, sources=sources, places=places))
+                units.append(Unit(name, number, where, group, block, at, sources=sources, paths=paths))
     return units
 
 
-def axis_places(experiment: Experiment) -> list[dict[str, Any]]:
+def where_of_points(experiment: Experiment) -> list[dict[str, Any]]:
     """The value of every point on every axis of the sweep, as tables have it."""
     axes = (axis_values(values) for values in experiment.sweep.values())
     return [dict(zip(experiment.sweep, values, strict=True)) for values in product(*axes)]
@@ -92,12 +92,12 @@ def axis_values(values: Sequence[Any]) -> list[Any]:
     return list(values) if all(isinstance(v, int) for v in values) else [float(v) for v in values]
 
 
-def _groups(point: Experiment, located: Experiment) -> list[tuple[str, ...]]:
+def _groups(at: Experiment, located: Experiment) -> list[tuple[str, ...]]:
     """Schedulers that share a unit; one that looks at the models is simulated and trained alone."""
-    built = dict(zip(point.labels, schedulers_of(located).values(), strict=True))
+    built = dict(zip(at.labels, schedulers_of(located).values(), strict=True))
     alone = [(label,) for label, s in built.items() if "learner" in s.needs]
     blind = [label for label, s in built.items() if "learner" not in s.needs]
-    size = point.group or 1
+    size = at.group or 1
     together = [tuple(blind[k : k + size]) for k in range(0, len(blind), size)]
     # Bench trains every device in every round, which takes longest, so it is started first.
     together.sort(key=lambda labels: "bench" not in labels)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from fedwave.experiments.analysis.bootstrap import bootstrap_rounds
 from fedwave.experiments.analysis.captions import sentences
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.tables import escape_markdown, latex, markdown, one_line
+from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.comparison import COLUMNS, Comparison
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.figures.comparison import rounds_figure
@@ -20,15 +22,17 @@ from fedwave.experiments.report.figures.learning import Learning, curves_figure,
 from fedwave.experiments.report.figures.score import BANDS, Scores, score_figures
 from fedwave.experiments.report.figures.sweep import sweep_figure
 from fedwave.experiments.report.summary import comparison_of, full_table, interval_note, note_of, summary, title_of
-from fedwave.experiments.store.checksums import write_sums
+from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.dataset import Point, Results, curves_of, metrics_of, scheduler_labels
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.output_names import sweep_stems
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
 
 if TYPE_CHECKING:
     import xarray as xr
 
+_FIGURES = ("score", "score-paper", "learning-curves", "one-instance", "targets", "devices", "metrics")
+_TABLES = ("rounds.csv", "instances.csv", "curves.csv", "targets.csv", "devices.csv")
+_ALWAYS = ("summary.json", "summary.csv", "table.md", "table.tex", "results.nc", SUMS)
 _MOST_CURVES = 24  # figures of points of a sweep
 _MOST_ROWS = 100_000  # of devices.csv: results of larger networks are in devices/*.parquet
 _MOST_DEVICES = 60  # that fit beside each other
@@ -203,3 +207,24 @@ def _write_netcdf(results: Results, folder: Path) -> Path:
 
     dataset = to_dataset(results)
     return write_whole(folder / "results.nc", lambda file: write_netcdf(dataset, file))
+
+
+def output_files(experiment: Experiment) -> set[str]:
+    """The figures and tables of an experiment, simulated or trained."""
+    stems = {*_FIGURES, *(stem for axis in experiment.sweep for stem in sweep_stems(experiment, axis))}
+    if experiment.sweep:
+        points = prod(len(values) for values in experiment.sweep.values())
+        stems |= {f"learning-curves-{number}" for number in range(1, points + 1)}
+    return {*_TABLES, *_ALWAYS, *with_endings(stems)}
+
+
+def sweep_stems(experiment: Experiment, axis: str) -> list[str]:
+    """The names of the figures of one axis of a sweep: one for each setting of the other axes."""
+    stem = f"{experiment.metric}-{axis.replace('.', '-')}"
+    others = prod(len(values) for name, values in experiment.sweep.items() if name != axis)
+    return [stem, *(f"{stem}-{number}" for number in range(1, others + 1))]
+
+
+def with_endings(stems: Iterable[str]) -> set[str]:
+    """Figures are written as PNG and SVG."""
+    return {f"{stem}.{ending}" for stem in stems for ending in ("png", "svg")}

@@ -42,16 +42,10 @@ def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:
     need, largest = max(((_unit_bytes(at), at) for at in at_points), key=lambda pair: pair[0])
     there = available()
     if need > there:
-        sizes = (
-            plural(largest.rounds, "round"),
-            plural(min(largest.block or largest.instances, largest.instances), "instance"),
-            plural(_devices(largest), "device"),
-        )
-        lower = "block, rounds or devices"
-        if largest.task is not None:
-            lower = "block, group, shard_size, epochs, rounds or devices"
-        what = f"a unit of {largest.name} ({', '.join(sizes)})"
-        raise not_enough_memory(what, need, there, f"lower {lower}")
+        block = plural(min(largest.block or largest.instances, largest.instances), "instance")
+        sizes = f"{plural(largest.rounds, 'round')}, {block}, {plural(_devices(largest), 'device')}"
+        lower = "block, rounds or devices" if largest.task is None else "block, group, shard_size, epochs or rounds"
+        raise not_enough_memory(f"a unit of {largest.name} ({sizes})", need, there, f"lower {lower}")
     fit = there / (need + (_OF_PROCESS if largest.task is None else _OF_TRAINER))
     return workers if fit >= workers else max(1, int(fit))
 

@@ -1,32 +1,34 @@
 """Units of work, one after another in this process or spread over workers.
 
-A unit that fails in the user's code, or finishes no round for the time-out, is abandoned: the others go on. A worker
-that crashes is replaced, and its unit goes on from its last checkpoint (retries.py says how often). After a request to
-stop (signals.py), Stopped is raised as soon as every unit at work has stopped.
+A unit that fails in the user's code, or finishes no round for the time-out, is abandoned: the others go on, and
+`fedwave resume` tries it again. A worker that is gone is replaced, and its unit goes on from its last checkpoint. A
+unit that ran out of memory is retried once, after all others and with no other unit beside it. After a request to stop
+(signals.py), Stopped is raised as soon as every unit at work has stopped.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.run.retries import LIMITS, LOWER, Queue, no_round_in
 from fedwave.experiments.run.signals import TIMEOUT, NoRound, Stopped, StopRequest, signals_held
-from fedwave.experiments.run.work import UnitFailed, run_unit
-from fedwave.experiments.run.worker import out_of_memory
+from fedwave.experiments.run.work import OutOfMemory, UnitFailed, run_unit
 
 if TYPE_CHECKING:
     import xarray as xr
 
 Finished = tuple[Unit, "xr.Dataset", float]  # with the seconds it took
-PathOf = Callable[[Unit], Path | None]  # the checkpoint file of a unit; None: no checkpoints
+# How often a unit may lose its worker before it is abandoned: for lack of memory, and in any other way.
+_LIMITS = {"memory": 2, "crashed": 3}
+_LOWER = "lower block, or make the experiment smaller"
 _AWAKE_SECONDS = 1.0  # a longer gap between two looks at the workers: this process did not run either
 
 
@@ -42,46 +44,53 @@ class Message:
     cause: BaseException | None = None  # of a unit that failed in this process
 
 
-Report = Callable[[Message], None]
-# Does units of work, in any order and place; yields each when it is finished. When a stop is requested it stops with
+@dataclass(frozen=True)
+class Job:
+    """Units of work to do, and who is told about them."""
+
+    units: list[Unit]
+    report: Callable[[Message], object]
+    checkpoint: Callable[[Unit], Path | None] = lambda unit: None  # its file; None: no checkpoints
+    stop: StopRequest = field(default_factory=StopRequest)
+    timeout: float = TIMEOUT  # seconds without a finished round before a unit is abandoned
+
+
+# Does the units in any order and place; yields each when it is finished. When a stop is requested it stops with
 # checkpoints and raises Stopped.
-Engine = Callable[[list[Unit], PathOf, Report, StopRequest], Generator[Finished, None, None]]
+Engine = Callable[[Job], Generator[Finished, None, None]]
 
 
-def run_here(
-    units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest | None = None, timeout: float = TIMEOUT
-) -> Generator[Finished, None, None]:
+def no_round_in(timeout: float, unit: Unit) -> str:
+    """Why a unit is abandoned that works, or waits, and finishes no round."""
+    names = ", ".join(unit.schedulers)
+    return f"no round of {names} was finished in {timeout:g} s: raise --timeout if one takes longer"
+
+
+def run_here(job: Job) -> Generator[Finished, None, None]:
     """One unit after another in this process."""
-    queue, stop = Queue(units), stop or StopRequest()
-    while (unit := queue.take()) is not None:
-        report(Message("begun", unit))
+    for unit in job.units:
+        job.report(Message("begun", unit))
         start = time.monotonic()
         try:
-            data = _do_here(unit, checkpoint(unit), report, stop, timeout)
-        except NoRound:
-            report(Message("abandoned", unit, no_round_in(timeout, unit)))
-        except UnitFailed as error:
-            for one in queue.failed(unit, str(error)):
-                report(Message("abandoned", one, str(error), error))
-        except Exception as error:
-            cause = out_of_memory(error)
-            if cause is None:
-                raise
-            report(Message("abandoned", unit, f"{cause}: {LOWER}"))
+            data = _do_here(unit, job)
+        except (UnitFailed, NoRound) as error:
+            fix = f": {_LOWER}" if isinstance(error, OutOfMemory) else ""
+            job.report(Message("abandoned", unit, f"{error}{fix}", error))
         else:
-            queue.succeeded(unit)
             yield unit, data, time.monotonic() - start
 
 
-def _do_here(unit: Unit, path: Path | None, report: Report, stop: StopRequest, timeout: float) -> xr.Dataset:
-    why = f"{no_round_in(timeout, unit)}. It catches every interrupt: with --workers 2 the others would go on"
-    with stop.at_work_here(timeout, f"unit {unit.name} is abandoned: {why}.") as finished_a_round:
+def _do_here(unit: Unit, job: Job) -> xr.Dataset:
+    with job.stop.at_work_here(job.timeout, no_round_in(job.timeout, unit)) as finished_a_round:
 
         def meter(rounds: int) -> None:
             finished_a_round()
-            report(Message("rounds", unit, rounds))
+            job.report(Message("rounds", unit, rounds))
 
-        return run_unit(unit, path, meter, lambda text: report(Message("warning", unit, text)), lambda: stop.requested)
+        def warn(sentence: str) -> None:
+            job.report(Message("warning", unit, sentence))
+
+        return run_unit(unit, job.checkpoint(unit), meter, warn, lambda: job.stop.requested)
 
 
 class Worker(ABC):
@@ -95,7 +104,7 @@ class Worker(ABC):
 
     def begin(self, unit: Unit, path: Path | None) -> None:
         """Give it a unit; ``path`` is that of the checkpoint."""
-        self.unit, self.since = unit, None
+        self.unit, self.since, self.silent = unit, None, 0.0
 
     @abstractmethod
     def ask_to_stop(self) -> None:
@@ -109,7 +118,7 @@ class Worker(ABC):
     def messages(self) -> list[tuple[str, Any]]:
         """The (kind, content) that have come, without waiting.
 
-        Besides those of a worker (worker.py), one of retries.LIMITS and the cause: it is of no use any more.
+        Besides those of ``process.do_unit``, "memory" or "crashed" and the cause: it is of no use any more.
         """
 
     @abstractmethod
@@ -124,27 +133,18 @@ class Pool:
     watch.
     """
 
-    def __init__(
-        self,
-        units: Sequence[Unit],
-        checkpoint: PathOf,
-        report: Report,
-        stop: StopRequest,
-        timeout: float,
-        new: Callable[[int], Worker | None],
-        wait: Callable[[list[Any]], object],
-    ) -> None:
-        self._queue = Queue(units)
-        self._checkpoint, self._report, self._stop, self._timeout = checkpoint, report, stop, timeout
-        self._new, self._wait = new, wait
+    def __init__(self, job: Job, new: Callable[[int], Worker | None], wait: Callable[[list[Any]], object]) -> None:
+        self._job, self._new, self._wait = job, new, wait
+        self._waiting = deque(job.units)
+        self._losses: Counter[tuple[str, str]] = Counter()  # by the unit's name, and what happened to its worker
         self._workers: list[Worker] = []
 
     def results(self) -> Generator[Finished, None, None]:
         """Every unit when it is finished."""
-        looked, asked = time.monotonic(), False
+        looked, asked, stop = time.monotonic(), False, self._job.stop
         try:
-            while self._at_work() or (self._queue and not self._stop.requested):
-                if not self._stop.requested:
+            while self._at_work() or (self._waiting and not stop.requested):
+                if not stop.requested:
                     self._begin()
                 elif not asked:
                     asked = True
@@ -156,7 +156,7 @@ class Pool:
                 for worker in list(self._workers):
                     worker.silent += min(looked - before, _AWAKE_SECONDS)
                     yield from self._listen(worker)
-            if self._stop.requested:
+            if stop.requested:
                 raise Stopped
         finally:
             for worker in self._workers:
@@ -166,12 +166,16 @@ class Pool:
         return [worker.unit for worker in self._workers if worker.unit is not None]
 
     def _begin(self) -> None:
-        while (unit := self._queue.take(self._at_work())) is not None:
+        """Give each waiting unit to a worker, as long as there are workers; one that needs all memory waits for it."""
+        while self._waiting:
+            at_work = self._at_work()
+            if at_work and any(self._losses[unit.name, "memory"] for unit in (*at_work, self._waiting[0])):
+                break
             worker = next((one for one in self._workers if one.unit is None), None) or self._added()
             if worker is None:
-                self._queue.put_back(unit)
-                return
-            worker.begin(unit, self._checkpoint(unit))
+                break
+            unit = self._waiting.popleft()
+            worker.begin(unit, self._job.checkpoint(unit))
         for worker in [one for one in self._workers if one.unit is None]:  # what it holds is memory too, or a CPU
             self._remove(worker)
 
@@ -187,45 +191,46 @@ class Pool:
         """Act on what a worker has sent, or has not."""
         for kind, content in worker.messages():
             worker.silent, unit = 0.0, worker.unit
-            if kind in LIMITS:
-                self._crashed(worker, kind, content)
+            if kind in _LIMITS:
+                self._lost(worker, kind, content)
                 return
             if unit is None:
                 continue
             if worker.since is None and kind == "rounds":
                 worker.since = time.monotonic()
-                self._report(Message("begun", unit))
+                self._job.report(Message("begun", unit))
             if kind in ("rounds", "warning"):
-                self._report(Message(kind, unit, content))
+                self._job.report(Message(kind, unit, content))
                 continue
             worker.unit = None
             if kind == "done":
-                self._queue.succeeded(unit)
                 assert worker.since is not None
                 yield unit, content, time.monotonic() - worker.since
             elif kind == "abandoned":
-                self._abandon(content, *self._queue.failed(unit, content))
+                self._job.report(Message("abandoned", unit, content))
             elif kind == "refused":
                 raise FedwaveError(content)
             elif kind == "failed":
                 raise RuntimeError(f"unit {unit.name} failed in its worker:\n{content}")
-        if worker.unit is not None and worker.silent > self._timeout:
+        if worker.unit is not None and worker.since is not None and worker.silent > self._job.timeout:
             self._remove(worker)
-            self._abandon(no_round_in(self._timeout, worker.unit), worker.unit)
+            self._job.report(Message("abandoned", worker.unit, no_round_in(self._job.timeout, worker.unit)))
 
-    def _crashed(self, worker: Worker, kind: str, cause: str) -> None:
+    def _lost(self, worker: Worker, kind: str, cause: str) -> None:
+        """A worker is gone: its unit is retried or abandoned."""
         self._remove(worker)
-        if worker.unit is None or self._stop.requested:  # it keeps its last checkpoint
+        unit = worker.unit
+        if unit is None or self._job.stop.requested:  # it keeps its last checkpoint
             return
-        why = self._queue.crashed(worker.unit, kind, cause)
-        if why is None:
-            self._report(Message("crashed", worker.unit, cause))
-        else:
-            self._abandon(why, worker.unit)
-
-    def _abandon(self, why: str, *units: Unit) -> None:
-        for unit in units:
-            self._report(Message("abandoned", unit, why))
+        self._losses[unit.name, kind] += 1
+        if self._losses[unit.name, kind] < _LIMITS[kind]:
+            self._waiting.append(unit)
+            self._job.report(Message("crashed", unit, cause))
+            return
+        why = f"it crashed {_LIMITS[kind]} workers ({cause})"
+        if kind == "memory":
+            why = f"its worker ended for lack of memory, also with no other beside it ({cause}): {_LOWER}"
+        self._job.report(Message("abandoned", unit, why))
 
     def _remove(self, worker: Worker) -> None:
         self._workers.remove(worker)

@@ -1,4 +1,7 @@
-"""Workers that are processes of this machine: both ends of the pipe between such a worker and its pool."""
+"""Workers that are processes of this machine: both ends of the pipe between such a worker and its pool.
+
+``do_unit``, a worker's side of a unit, also serves the workers on Ray (adapters/ray.py).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Generator
-from contextlib import suppress
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,26 +21,20 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.run.pool import Finished, PathOf, Pool, Report, Worker
-from fedwave.experiments.run.signals import TIMEOUT, StopRequest, ignore_signals
-from fedwave.experiments.run.worker import ONE_THREAD, do_unit, environment
+from fedwave.experiments.run.checkpoints import Asked
+from fedwave.experiments.run.pool import Finished, Job, Pool, Worker
+from fedwave.experiments.run.signals import Stopped, ignore_signals
+from fedwave.experiments.run.work import OutOfMemory, UnitFailed, run_unit
 
-STOPPED_SECONDS = 60.0  # a worker that is stopped (SIGSTOP) for longer is replaced
-_STARTING_SECONDS = 60.0  # that a new process may take more for its first message
+# Without these, each of several numerical libraries starts a thread per core in every worker.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+STOPPED_SECONDS = 60.0  # a worker that is stopped (SIGSTOP), and silent for longer, is replaced
 _LOOK_SECONDS = 0.1  # between two looks at the workers
+_NEWS_SECONDS = 0.2  # between two messages about rounds
 _UNGUARDED = 87  # exit status of a worker in which the script has called for a run
 
 
-def run_in_pool(
-    units: list[Unit],
-    checkpoint: PathOf,
-    report: Report,
-    stop: StopRequest,
-    *,
-    workers: int,
-    gpus: int = 0,
-    timeout: float = TIMEOUT,
-) -> Generator[Finished, None, None]:
+def run_in_pool(job: Job, workers: int, gpus: int = 0) -> Generator[Finished, None, None]:
     """Units spread over ``workers`` processes; with GPUs, worker k has GPU k to itself."""
     script = _script()
     if script is not None and not Path(script).exists():
@@ -46,10 +45,7 @@ def run_in_pool(
     def new(number: int) -> Worker | None:
         return _Process(number, bool(gpus)) if number < workers else None
 
-    def wait(watched: list[Any]) -> None:
-        connection.wait(watched, _LOOK_SECONDS)
-
-    return Pool(units, checkpoint, report, stop, timeout, new, wait).results()
+    return Pool(job, new, lambda watched: connection.wait(watched, _LOOK_SECONDS)).results()
 
 
 class _Process(Worker):
@@ -57,7 +53,6 @@ class _Process(Worker):
 
     def __init__(self, number: int, on_gpu: bool) -> None:
         super().__init__(number)
-        self.silent = self._ran = -_STARTING_SECONDS  # the second: how long it was silent when it last ran
         self._pipe, theirs = multiprocessing.Pipe()
         device = {"CUDA_VISIBLE_DEVICES": str(number)} if on_gpu else {}
         context = multiprocessing.get_context("spawn")  # torch in a forked process can deadlock
@@ -68,7 +63,6 @@ class _Process(Worker):
 
     def begin(self, unit: Unit, path: Path | None) -> None:
         super().begin(unit, path)
-        self.silent = min(self.silent, 0.0)
         self._send((unit, path))
 
     def ask_to_stop(self) -> None:
@@ -83,14 +77,16 @@ class _Process(Worker):
         with suppress(EOFError, OSError):  # it has ended, perhaps in the middle of a message
             while self._pipe.poll():
                 found.append(self._pipe.recv())
+        if status == _UNGUARDED:
+            raise FedwaveError(
+                f"{_script() or 'the script'} starts this run whenever it is imported, and each worker process imports "
+                'it: put the call below `if __name__ == "__main__":`, or pass workers=1.'
+            )
         if status is not None:
-            _check_exit(status)
             # The system ends a process with signal 9 when there is no memory left.
             kind = "memory" if status == -9 else "crashed"
             found.append((kind, f"signal {-status}" if status < 0 else f"exit status {status}"))
-        elif found or not self._is_stopped():
-            self._ran = 0.0 if found else self.silent
-        elif self.silent - self._ran > STOPPED_SECONDS:
+        elif not found and self.silent > STOPPED_SECONDS and self._is_stopped():
             found.append(("crashed", f"it was stopped for {STOPPED_SECONDS:g} s"))
         return found
 
@@ -135,19 +131,62 @@ def _listen(parent: Connection, units: SimpleQueue[Any], asked: threading.Event)
     os._exit(1)
 
 
+def do_unit(unit: Unit, path: Path | None, asked: Asked, send: Callable[[str, Any], None]) -> tuple[str, Any]:
+    """Do the unit on one thread. Sends messages about it, and returns its answer, which is a message too.
+
+    A message is (kind, content): "rounds" (how many more were played; 0: it works), "warning" (a sentence). An answer
+    is "done" and the result; "stopped"; "memory" or "abandoned" and why the unit failed by itself; or, to end all
+    units, "refused" and a sentence, or "failed" and a traceback.
+    """
+    waiting, last = 0, 0.0
+
+    def count(rounds: int) -> None:  # they are added up and sent a few times a second
+        nonlocal waiting, last
+        waiting += rounds
+        if time.monotonic() - last > _NEWS_SECONDS:
+            send("rounds", waiting)
+            waiting, last = 0, time.monotonic()
+
+    send("rounds", 0)  # at work: from now on the time-out counts
+    answer: tuple[str, Any]
+    try:
+        if unit.experiment.task is not None:
+            from fedwave.learning.settings import use_threads
+
+            use_threads(1)
+        answer = "done", run_unit(unit, path, count, lambda text: send("warning", text), asked)
+    except Stopped:
+        answer = "stopped", None
+    except OutOfMemory as error:
+        answer = "memory", str(error)
+    except UnitFailed as error:
+        answer = "abandoned", str(error)
+    except FedwaveError as error:
+        answer = "refused", str(error)
+    except BaseException:  # a process that ends here would be begun again
+        answer = "failed", traceback.format_exc()
+    send("rounds", waiting)
+    return answer
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while, so that new processes and imports see them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
 def leave_if_imported_by_a_worker() -> None:
     """End this process if it is a worker that is still importing the script: the script lacks its guard."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os._exit(_UNGUARDED)  # the process that started it says why (_check_exit)
-
-
-def _check_exit(status: int) -> None:
-    """Refuse a script whose import in a worker has started the run again."""
-    if status == _UNGUARDED:
-        raise FedwaveError(
-            f"{_script() or 'the script'} starts this run whenever it is imported, and each worker process imports it: "
-            'put the call below `if __name__ == "__main__":`, or pass workers=1.'
-        ) from None
+        os._exit(_UNGUARDED)  # the process that started it says why
 
 
 def _script() -> str | None:

@@ -15,20 +15,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedwave.errors import WorkFailed, extra_for, plural
+from fedwave.errors import WorkFailed, as_int, extra_for, plural
 from fedwave.experiments.config.build import check, network_of, prepare, training_advice
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
-from fedwave.experiments.run.pool import Engine, Message, PathOf, run_here
+from fedwave.experiments.run.pool import Engine, Job, Message, run_here
 from fedwave.experiments.run.process import leave_if_imported_by_a_worker, run_in_pool
-from fedwave.experiments.run.signals import TIMEOUT, StopRequest
+from fedwave.experiments.run.signals import TIMEOUT, StopRequest, checked_timeout
 from fedwave.experiments.store.checksums import Damaged
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.inputs import resume_command
 from fedwave.experiments.store.load import put_together
-from fedwave.experiments.store.trusted_code import resume_command
+from fedwave.experiments.store.lock import make_run_folder
 from fedwave.parts.user_code import imported_sources
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def running(
     *,
     workers: int | None = None,
     engine: Engine | None = None,
-    watch: Watcher | None = None,
+    watch: Watcher = lambda event: None,
     timeout: float = TIMEOUT,
     stop: StopRequest | None = None,
 ) -> Iterator[Results]:
@@ -111,47 +112,48 @@ def running(
 
     ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
     Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
-    A unit that finishes no round in ``timeout`` seconds is abandoned; an ``engine`` has a time-out of its own.
-    ``stop`` is that of a command, which may end the process.
+    A unit that finishes no round in ``timeout`` seconds is abandoned. ``stop`` is that of a command, which may end the
+    process.
     """
     leave_if_imported_by_a_worker()
-    stop = stop or StopRequest()
+    workers = None if workers is None else as_int("workers", workers, 1)
+    timeout, stop = checked_timeout(timeout), stop or StopRequest()
+    if folder is not None:
+        make_run_folder(folder)
     prepare(experiment, imported_sources(experiment.imports))
     check(experiment)
     if experiment.task is not None:
         with extra_for("a task"):
             import_module("fedwave.learning.replay")  # before a run folder is made
     experiment = resolved(experiment)
-    watch = watch or (lambda event: None)
     check_results(experiment)
     if engine is None:
         workers_that_fit([at for _, at in points(experiment)], 1)
     if folder is None:
         progress = _Progress(units_of(experiment), watch, keeps=False)
-        run = engine or _engine(progress, workers, timeout)
         found: dict[str, xr.Dataset] = {}
 
         def keep(unit: Unit, data: xr.Dataset, seconds: float) -> None:
             found[unit.name] = data
 
         with stop.listening(at_once=True):
-            _do(progress.units, run, progress, stop, lambda unit: None, keep)
+            job = Job(progress.units, progress.report, stop=stop, timeout=timeout)
+            _do(job, engine or _engine(progress, workers), progress, keep)
         yield put_together(experiment, progress.units, lambda unit: found.pop(unit.name))
         return
     store = RunFolder(folder)
     with store.locked():
         progress = _Progress(store.begin(experiment), watch, keeps=True)
-        run = engine or _engine(progress, workers, timeout)
-        left = _unfinished(store, progress)
+        job = Job(_unfinished(store, progress), progress.report, store.checkpoint, stop, timeout)
         with stop.listening():
-            _do(left, run, progress, stop, store.checkpoint, store.keep)
+            _do(job, engine or _engine(progress, workers), progress, store.keep)
         _check_complete(progress, resume_command(folder, experiment.imports))
         with suppress(OSError):  # there is none, or somebody put something there
             (folder / "checkpoints").rmdir()
         yield put_together(store.stored(), progress.units, store.data)
 
 
-def _engine(progress: _Progress, workers: int | None, timeout: float) -> Engine:
+def _engine(progress: _Progress, workers: int | None) -> Engine:
     units = progress.units
     gpus, experiment = 0, units[0].experiment
     if experiment.task is not None and experiment.training.device != "cpu":
@@ -166,12 +168,9 @@ def _engine(progress: _Progress, workers: int | None, timeout: float) -> Engine:
     if workers > 1 and not gpus:
         wanted, workers = workers, workers_that_fit(_points(units), workers)
         if workers < wanted:
-            be = "is" if workers == 1 else "are"
-            text = f"{workers} of {wanted} workers {be} used: the units of more do not fit in memory together."
+            text = f"workers: {workers} of {wanted}, because the units of more do not fit in memory together."
             progress.event("warning", message=text)
-    if workers <= 1:
-        return partial(run_here, timeout=timeout)
-    return partial(run_in_pool, workers=workers, gpus=gpus, timeout=timeout)
+    return run_here if workers <= 1 else partial(run_in_pool, workers=workers, gpus=gpus)
 
 
 def _points(units: list[Unit]) -> list[Experiment]:
@@ -196,19 +195,12 @@ def _unfinished(store: RunFolder, progress: _Progress) -> list[Unit]:
     return left
 
 
-def _do(
-    units: list[Unit],
-    run: Engine,
-    progress: _Progress,
-    stop: StopRequest,
-    checkpoint: PathOf,
-    keep: Callable[[Unit, xr.Dataset, float], object],
-) -> None:
+def _do(job: Job, engine: Engine, progress: _Progress, keep: Callable[[Unit, xr.Dataset, float], object]) -> None:
     progress.event("started")
-    if advice := next(filter(None, map(training_advice, _points(units))), None):
+    if advice := next(filter(None, map(training_advice, _points(job.units))), None):
         progress.event("warning", message=advice)
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
-    with closing(run(units, checkpoint, progress.report, stop)) as finished:
+    with closing(engine(job)) as finished:
         for unit, data, seconds in finished:
             keep(unit, data, seconds)
             progress.has(unit)
@@ -219,19 +211,15 @@ def _do(
 
 def _check_complete(progress: _Progress, go_on: str) -> None:
     """A run of which units are missing ends in a sentence: tables of the others would look like those of all."""
-    lost = progress.abandoned
-    if not lost:
-        return
     units_of_reason: dict[str, list[str]] = {}
-    for unit in sorted(lost):
-        units_of_reason.setdefault(lost[unit], []).append(unit)
-    said = [f"{_some(names, ', ')}: {why}" for why, names in units_of_reason.items()]
-    kept = {0: "No other is finished", 1: "The other one is kept"}
-    raise WorkFailed(
-        f"{len(lost)} of {plural(len(progress.units), 'unit')} {'is' if len(lost) == 1 else 'are'} abandoned "
-        f"({_some(said, '; ')}). {kept.get(progress.finished, f'The other {progress.finished} are kept')}: "
-        f"`{go_on}` tries again."
-    ) from progress.cause
+    for unit, why in sorted(progress.abandoned.items()):
+        units_of_reason.setdefault(why, []).append(unit)
+    if units_of_reason:
+        said = [f"{_some(names, ', ')}: {why}" for why, names in units_of_reason.items()]
+        raise WorkFailed(
+            f"abandoned {len(progress.abandoned)} of {plural(len(progress.units), 'unit')} ({_some(said, '; ')}); "
+            f"{progress.finished} finished. `{go_on}` tries again."
+        ) from progress.cause
 
 
 def _some(texts: list[str], between: str) -> str:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.plain_text import visible
@@ -98,13 +98,13 @@ class StopRequest:
             stop_at_once(first)
 
     @contextmanager
-    def at_work_here(self, timeout: float, abandoned: str) -> Iterator[Callable[[], None]]:
+    def at_work_here(self, timeout: float, late: str) -> Iterator[Callable[[], None]]:
         """Within the block a unit is done in this process; the function that it yields is called after each round.
 
-        NoRound is raised after ``timeout`` seconds without a round, and again and again as long as the block goes on.
-        From the fifth time on a command is ended instead, with the sentence ``abandoned``. SIGALRM interrupts Python
-        code and the calls that wait (sleep, read); it cannot interrupt a library that computes for ever. There is no
-        time-out outside the main thread, or where the program has an alarm of its own.
+        NoRound is raised, with the text ``late``, after ``timeout`` seconds without a round, and again and again as
+        long as the block goes on. From the fifth time on a command is ended instead. SIGALRM interrupts Python code and
+        the calls that wait (sleep, read); it cannot interrupt a library that computes for ever. There is no time-out
+        outside the main thread, or where the program has an alarm of its own.
         """
         rung = 0
 
@@ -112,15 +112,16 @@ class StopRequest:
             nonlocal rung
             rung += 1
             if rung > _PARTS + _TRIES:
-                self._leave(1, abandoned)
+                self._leave(1, f"{late}. It catches every interrupt: with --workers 2 the other units would go on.")
             if rung > _PARTS:
-                raise NoRound
+                raise NoRound(late)
 
         def finished_a_round() -> None:
             nonlocal rung
             rung = 0
 
-        limited = _alarm_is_free()
+        free = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+        limited = free and threading.current_thread() is threading.main_thread()
         self._unit_here = True
         try:
             if limited:
@@ -156,15 +157,6 @@ class StopRequest:
             os._exit(status)  # workers end when this process does
 
 
-def is_interrupt(error: BaseException) -> bool:
-    """Does it come from a signal? If not, code has raised it by itself."""
-    if isinstance(error, (Interrupted, Terminated)):
-        return True
-    handler: Any = signal.getsignal(signal.SIGINT)  # with one of ours, a plain KeyboardInterrupt has no signal
-    ours = handler in (_ignore, signal.SIG_IGN) or isinstance(getattr(handler, "__self__", None), StopRequest)
-    return isinstance(error, KeyboardInterrupt) and not ours
-
-
 @contextmanager
 def signals_held() -> Iterator[None]:
     """Processes started within the block are born with these signals blocked, until ``ignore_signals``."""
@@ -177,13 +169,9 @@ def signals_held() -> Iterator[None]:
 
 def ignore_signals() -> None:
     """For a worker: signals reach the whole group, but only the process that started the workers decides."""
-    for one in SIGNALS:
-        signal.signal(one, _ignore)  # SIG_IGN would be inherited by programs that users start
+    for one in SIGNALS:  # SIG_IGN would be inherited by programs that users start
+        signal.signal(one, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    pass
 
 
 def checked_timeout(value: float) -> float:
@@ -191,11 +179,3 @@ def checked_timeout(value: float) -> float:
     if not (is_number(value) or value == math.inf) or value < _SHORTEST:
         raise FedwaveError(f"timeout is {value!r}, must be {_SHORTEST:g} or more seconds (inf: no time-out).")
     return float(value)
-
-
-def _alarm_is_free() -> bool:
-    return (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
-        and signal.getitimer(signal.ITIMER_REAL)[0] == 0
-    )

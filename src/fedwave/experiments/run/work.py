@@ -16,7 +16,7 @@ from fedwave.experiments.config.build import metrics_of, network_of, prepare, sc
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.checkpoints import Asked, Checkpointer, Warn, never
-from fedwave.experiments.run.signals import NoRound, Stopped, is_interrupt
+from fedwave.experiments.run.signals import Interrupted, NoRound, Stopped, Terminated
 from fedwave.experiments.store.dataset import unit_dataset
 from fedwave.experiments.store.inputs import check_dataset, check_pins
 from fedwave.network.network import Network
@@ -40,21 +40,33 @@ class UnitFailed(FedwaveError):
     """A unit failed by itself, in the user's code: the others need not. Its text is a reason, without a full stop."""
 
 
+class OutOfMemory(UnitFailed):
+    """There was too little memory for it."""
+
+
 def run_unit(unit: Unit, path: Path | None, meter: Meter, warn: Warn, asked: Asked = never) -> xr.Dataset:
     """The results of the unit, from its checkpoint at ``path`` on; None: it keeps no checkpoints.
 
-    Raises Stopped, with a checkpoint, if it is ``asked`` to stop.
+    Raises Stopped, with a checkpoint, if it is ``asked`` to stop; UnitFailed for whatever the user's code raises.
     """
     try:
         work = _Work(replace(unit, experiment=unit.located()), Checkpointer(unit, path, asked), meter, warn)
         return work.results(unit.experiment)
-    except (FedwaveError, Stopped, MemoryError, NoRound):
+    except (FedwaveError, Stopped, NoRound, Interrupted, Terminated):
         raise
     except BaseException as error:  # also sys.exit() and a KeyboardInterrupt that nobody has caused
-        told = None if is_interrupt(error) else failure_in_user_code(error)
-        if told is None:
+        if _is_lack_of_memory(error):
+            text = " ".join(str(error).split())[:200]
+            raise OutOfMemory("there was too little memory" + (f" ({text})" if text else "")) from error
+        if (told := failure_in_user_code(error)) is None:
             raise
         raise UnitFailed(str(told).rstrip(".")) from error
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    """PyTorch has errors of its own for it."""
+    torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and torch)
 
 
 @contextmanager
@@ -83,7 +95,7 @@ def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> T
 class _Work:
     """A unit at work: what it is, and whom it tells about its progress."""
 
-    unit: Unit  # its experiment has the places of files on this machine
+    unit: Unit  # its experiment has the paths of files on this machine
     checkpointer: Checkpointer
     meter: Meter
     warn: Warn
@@ -93,7 +105,7 @@ class _Work:
         self.checkpointer.stop_if_asked()
         unit, how = self.unit, self.unit.experiment
         prepare(how, unit.sources)
-        check_pins(unit.pins, unit.places)
+        check_pins(unit.pins, unit.paths)
         network = network_of(how.network)
         every = dict(zip(named.labels, schedulers_of(how).values(), strict=True))
         chosen = {label: every[label] for label in unit.schedulers}

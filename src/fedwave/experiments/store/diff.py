@@ -10,51 +10,49 @@ from pathlib import Path
 import numpy as np
 
 from fedwave.errors import FedwaveError, plural
-from fedwave.experiments.config.run_id import INSTANCES, SHOWN, cut_fields, deciding_fields, first_difference
+from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.store.checksums import file_sha256, read_sums
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.load import results_of, to_dataset
-from fedwave.experiments.store.provenance import all_versions
-from fedwave.experiments.store.verify import Finding, listed_names, sound, versions_note
+from fedwave.experiments.store.provenance import all_versions, versions_apart
+from fedwave.experiments.store.verify import Finding, listed_names, sound
 from fedwave.types import Array
 
-_ABOUT = ("experiment", "units", "inputs")
+_NOTES = {  # about what, and why it is only a note
+    "shown": ("experiment", " (this changes no number of a round)"),
+    "cut": ("units", " (how the work was cut into units; this can change last digits of training)"),
+}
 Names = tuple[object, object]  # what the two runs are called
 
 
 def compare_runs(a: Path, b: Path) -> list[Finding]:
     """The experiments, inputs, results and versions of two runs, and where each differs first."""
     one, other = RunFolder(a), RunFolder(b)
-    found = [*compare_experiments(one, other), *_instances(one, other)]
+    found = compare_experiments(one, other)
     apart = {finding.about for finding in found if finding.state == "differs"}
-    found = [Finding(about, "ok", "the same") for about in _ABOUT if about not in ("units", *apart)] + found
-    found.sort(key=lambda finding: _ABOUT.index(finding.about))
+    found += [Finding(about, "ok", "the same") for about in ("experiment", "inputs") if about not in apart]
+    found = sorted(found, key=lambda finding: finding.about) + compare_versions(one, other)
     try:
         found += _results(one, other)
         if sound(found):  # else it is no wonder
-            found += _files(one, other)
+            found += _files(one, other, as_they_are=all(finding.state == "ok" for finding in found))
     except FedwaveError as error:
         found.append(Finding("results", "wrong", str(error)))
-    return found + compare_versions(one, other)
+    return found
 
 
 def compare_experiments(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> list[Finding]:
-    """What decides the numbers of two runs, but for their instances; and as notes what does not."""
-    fields = [to_mapping(store.stored()) for store in (a, b)]
-    decide, cut = [deciding_fields(one) for one in fields], [cut_fields(one) for one in fields]
-    shown = [{name: one.get(name) for name in SHOWN} for one in fields]
+    """The first field in which two experiments differ, of each kind, and all inputs that differ."""
     found = []
-    if decide[0] != decide[1] or len({(*one.get("sweep", ()),) for one in fields}) > 1:
-        found.append(Finding("experiment", "differs", _difference(decide, names)))
-    if shown[0] != shown[1]:
-        found.append(Finding("experiment", "note", f"{_difference(shown, names)} (this changes no number of a round)"))
-    if cut[0] != cut[1]:
-        text = f"{_difference(cut, names)} (how the work was cut into units; this can change last digits of training)"
-        found.append(Finding("units", "note", text))
-    one, other = ({name: one.sha256 for name, one in store.manifest.inputs.items()} for store in (a, b))
-    for name in (name for name in {**one, **other} if one.get(name) != other.get(name)):
-        only = names[0] if name not in other else names[1] if name not in one else None
+    apart = first_differences(to_mapping(a.stored()), to_mapping(b.stored()))
+    for changes, (field, *values) in apart.items():
+        one, other = (f"{json.dumps(value)} in {name}" for value, name in zip(values, names, strict=True))
+        about, why = _NOTES.get(changes, ("instances" if changes == "instances" else "experiment", ""))
+        found.append(Finding(about, "note" if why else "differs", f"{field} is {one}, {other}{why}"))
+    pins, others = ({name: one.sha256 for name, one in store.manifest.inputs.items()} for store in (a, b))
+    for name in (name for name in {**pins, **others} if pins.get(name) != others.get(name)):
+        only = names[0] if name not in others else names[1] if name not in pins else None
         found.append(Finding("inputs", "differs", f"{name} is {f'only in {only}' if only else 'another'}"))
     return found
 
@@ -64,20 +62,9 @@ def compare_versions(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> l
     made = [all_versions(store.done.units.values())[-1:] for store in (a, b)]
     if not all(made):
         return []
-    apart = [*versions_note(made[0][0], made[1][0], f"{names[0]} was made with", f"{names[1]} with")]
-    return apart or [Finding("versions", "ok", "the same")]
-
-
-def _difference(pair: list[dict[str, object]], names: Names) -> str:
-    field, *values = first_difference(pair[0], pair[1])
-    one, other = (f"{json.dumps(value)} in {name}" for value, name in zip(values, names, strict=True))
-    return f"{field} is {one}, {other}"
-
-
-def _instances(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
-    here = [{name: to_mapping(store.stored()).get(name) for name in INSTANCES} for store in (a, b)]
-    if here[0] != here[1]:
-        yield Finding("experiment", "differs", _difference(here, ("A", "B")))
+    apart = versions_apart(made[0][0], made[1][0])
+    text = f"{names[0]} and {names[1]} were made with different versions: {apart}"
+    return [Finding("versions", "note", text) if apart else Finding("versions", "ok", "the same")]
 
 
 def _results(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
@@ -119,8 +106,11 @@ def _same(x: Array, y: Array) -> Array:
     return same
 
 
-def _files(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
-    """Tables, figures and results.nc: what people read. Their checksums were not looked at with the numbers."""
+def _files(a: RunFolder, b: RunFolder, as_they_are: bool) -> Iterator[Finding]:
+    """Tables, figures and results.nc: what people read. Their checksums were not looked at with the numbers.
+
+    ``as_they_are``: nothing that was noted before, such as another version of a package, explains a difference.
+    """
     listed = [read_sums(store.path) for store in (a, b)]
     names = [name for name in listed[0] if name in listed[1] and name not in a.checksums() and "/" not in name]
     apart = [name for name in names if file_sha256(a.path / name) != file_sha256(b.path / name)]
@@ -128,10 +118,7 @@ def _files(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
         yield Finding("files", "ok", f"{plural(len(names), 'file')} the same to the last bit")
         return
     text = f"{listed_names(apart)} differ though the numbers that they show are the same"
-    # Another version of a package, or another way to show the same numbers, writes other files.
-    if to_mapping(a.stored()) != to_mapping(b.stored()):
-        yield Finding("files", "note", f"{text}; the experiments are shown in other ways, or are others")
-    elif any(one.state == "note" for one in compare_versions(a, b)):
-        yield Finding("files", "note", f"{text}; they were written with other versions")
-    else:
+    if as_they_are:
         yield Finding("files", "differs", f"{text}: `fedwave report` writes them again")
+    else:
+        yield Finding("files", "note", f"{text}: they were written with other versions, or show them in another way")

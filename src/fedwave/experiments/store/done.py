@@ -48,7 +48,7 @@ def append_line(folder: Path, line: Line) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise FedwaveError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
+        raise FedwaveError(f"{path} cannot be written: {error.strerror}; choose another folder.") from None
 
 
 def read_done(folder: Path) -> Done:

@@ -24,21 +24,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.config.read import to_yaml
-from fedwave.experiments.config.run_id import first_difference, same_fields, short_json
+from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit, units_of
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
 from fedwave.experiments.store.done import DONE, Done, Line, append_line, read_done, write_done
-from fedwave.experiments.store.lock import check_links, check_run_place, locked
+from fedwave.experiments.store.lock import check_links, locked, make_run_folder
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
-from fedwave.experiments.store.trusted_code import named_code, resume_command
 from fedwave.files.reading import is_there, read_bytes
 from fedwave.files.writing import write_bytes, write_text
 from fedwave.parts.user_code import import_source
@@ -65,7 +64,7 @@ class RunFolder:
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; raises FedwaveError if another process holds it."""
-        check_run_place(self.path)
+        make_run_folder(self.path)
         return locked(self.path)
 
     def exists(self) -> bool:
@@ -90,15 +89,16 @@ class RunFolder:
         return found
 
     @property
-    def places(self) -> dict[str, str]:
+    def input_paths(self) -> dict[str, str]:
         """Where input files were found when the run was begun, by their names."""
-        places = self.done.header.get("places")
-        pairs = places.items() if isinstance(places, dict) else ()
+        paths = self.done.header.get("paths")
+        pairs = paths.items() if isinstance(paths, dict) else ()
         return {name: path for name, path in pairs if isinstance(path, str)}
 
     def resume_command(self) -> str:
         """The command that resumes the run, with the user's files that it needs."""
-        return resume_command(self.path, [self.places.get(name, name) for name in self.manifest.experiment.imports])
+        imports = self.manifest.experiment.imports
+        return inputs.resume_command(self.path, [self.input_paths.get(name, name) for name in imports])
 
     def stored(self) -> Experiment:
         """The experiment, to read its results: imports nothing."""
@@ -111,7 +111,9 @@ class RunFolder:
 
     def experiment(self, imports: Sequence[str] = ()) -> Experiment:
         """The experiment, to resume it. Executes the user's files, if ``imports`` or this process have named them."""
-        code = named_code(self.path, self.manifest, self.places, imports)
+        code = inputs.named_code(
+            self.path, self.manifest.experiment.imports, self.manifest.inputs, self.input_paths, imports
+        )
         for path, text in code.values():
             import_source(path, text)
         names = {name: path for name, (path, _) in code.items()}
@@ -119,7 +121,7 @@ class RunFolder:
 
     def data_paths(self) -> dict[str, str]:
         """Where the data files that the experiment names are now: the copies, or the unchanged originals."""
-        return inputs.data_places(self.path, self.manifest.inputs, self.places)
+        return inputs.data_paths(self.path, self.manifest.inputs, self.input_paths)
 
     def begin(self, experiment: Experiment) -> list[Unit]:
         """Begins or resumes the run of a resolved experiment; returns its units. Raises if the folder holds another.
@@ -130,12 +132,12 @@ class RunFolder:
         known = self.manifest.inputs if begun else {}
         found = inputs.find_inputs(experiment, known)
         inputs.check_unchanged(self.path, found, known)
-        places = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
-        stored = renamed(experiment, {path: name for name, path in places.items()})
+        paths = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
+        stored = renamed(experiment, {path: name for name, path in paths.items()})
         if begun:
             self._check_same(stored)
-        units = self.units() if begun else units_of(stored, places)
-        datasets = inputs.find_datasets(units, places)
+        units = self.units() if begun else units_of(stored, paths)
+        datasets = inputs.find_datasets(units, paths)
         inputs.check_unchanged(self.path, datasets, known)
         found += datasets
         known = known if begun else {one.name: one.input for one in found}
@@ -146,20 +148,20 @@ class RunFolder:
             self._write_manifest(Manifest.of(stored, known, units))
         if not self.done.header:
             self._write_done({one.name: one.path for one in found if one.path is not None})
-        elif said := other_versions(self.path, self.done.units.values(), "goes on with"):
+        elif said := other_versions(self.path, self.done.units.values()):
             self.warnings.append(said)
         if self.done.damaged:  # such as the torn last line of a killed run
             write_done(self.path, self.done.header, self.done.units.values())
         sources = {one.path: one.text for one in found if one.path is not None and one.text is not None}
         copies = {name: one.copy for name, one in known.items() if one.kind == "data" and one.copy is not None}
-        places |= {name: os.path.abspath(self.path / copy) for name, copy in copies.items()}
+        paths |= {name: os.path.abspath(self.path / copy) for name, copy in copies.items()}
         pins = {name: one.sha256 for name, one in known.items() if one.kind != "code"}
-        return [replace(unit, sources=sources, places=places, pins=pins) for unit in self.units()]
+        return [replace(unit, sources=sources, paths=paths, pins=pins) for unit in self.units()]
 
-    def write_merged(self, manifest: Manifest, places: Mapping[str, str], lines: Sequence[Line]) -> None:
+    def write_merged(self, manifest: Manifest, paths: Mapping[str, str], lines: Sequence[Line]) -> None:
         """Make this the folder of a run whose tables and copies of inputs are here already."""
         self._write_manifest(manifest)
-        self._write_done(places, lines)
+        self._write_done(paths, lines)
 
     def keep(self, unit: Unit, data: xr.Dataset, seconds: float) -> None:
         """Store a finished unit: its tables, then its line; then its checkpoint is removed."""
@@ -193,12 +195,18 @@ class RunFolder:
 
     def data(self, unit: Unit) -> xr.Dataset:
         """The results of a finished unit."""
-        rounds, devices = self._contents(unit)
+        line, contents = self.done.units[unit.name], []
         try:
+            for name in table_names(unit):
+                content = read_bytes(self.path / name, name, line["bytes"][name])  # no more is read than was written
+                if sha256(content) != line["sha256"][name]:
+                    raise FedwaveError(f"the checksum of {name} is not the one it was stored with")
+                contents.append(content)
+            rounds, devices = contents
             return dataset_from(rounds, devices, unit)
         except Exception as error:  # whatever a table of others leads to
-            why = " ".join(str(error).split())
-            raise Damaged(f"the tables of unit {unit.name} in {self.path} cannot be read ({why}).") from None
+            why = " ".join(str(error).split()).rstrip(".")
+            raise Damaged(f"unit {unit.name} in {self.path} is damaged: {why}.") from None
 
     def checkpoint(self, unit: Unit) -> Path:
         """The file with the checkpoint of a unit at work."""
@@ -216,34 +224,21 @@ class RunFolder:
     def _machine(self) -> dict[str, Any]:
         return machine(self.stored())
 
-    def _contents(self, unit: Unit) -> list[bytes]:
-        line, contents = self.done.units[unit.name], []
-        for name in table_names(unit):
-            try:
-                content = read_bytes(self.path / name, "it", line["bytes"][name])  # no more is read than was written
-                if sha256(content) != line["sha256"][name]:
-                    raise FedwaveError("its checksum is not the one it was stored with.")
-            except (FedwaveError, KeyError, TypeError) as error:
-                raise Damaged(f"{self.path / name} is damaged: {error}") from None
-            contents.append(content)
-        return contents
-
     def _write_manifest(self, manifest: Manifest) -> None:
         self.manifest = manifest
         write_text(self.path / CONFIG, to_yaml(manifest.experiment))
         write_text(self.path / MANIFEST, manifest.text())
 
-    def _write_done(self, places: Mapping[str, str], lines: Sequence[Line] = ()) -> None:
+    def _write_done(self, paths: Mapping[str, str], lines: Sequence[Line] = ()) -> None:
         own = {name: file_sha256(self.path / name) for name in (MANIFEST, CONFIG)}
-        write_done(self.path, {"run": self.manifest.run_id, **own, "places": dict(places)}, lines)
+        write_done(self.path, {"run": self.manifest.run_id, **own, "paths": dict(paths)}, lines)
         self.done = read_done(self.path)
 
     def _check_same(self, experiment: Experiment) -> None:
-        there, wanted = to_mapping(self.stored()), to_mapping(experiment)
-        if not same_fields(there, wanted):
-            field, is_, asked = first_difference(there, wanted)
+        apart = first_differences(to_mapping(self.stored()), to_mapping(experiment))
+        for field, is_, asked in apart.values():
             raise FedwaveError(
-                f"{self.path} holds another experiment: its {field} is {short_json(is_)}, not {short_json(asked)}; "
+                f"{self.path} holds another experiment: its {field} is {short_repr(is_)}, not {short_repr(asked)}; "
                 f"choose another --out, or go on with it by `fedwave resume {self.path}`."
             )
         if self.manifest.numerics != NUMERICS:

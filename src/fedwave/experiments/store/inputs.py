@@ -7,7 +7,7 @@
     scheduler mine        a "part" that a script or a notebook defined: named, not pinned
 
 Large files are pinned and not copied. Data are read from the copy. Code is not: a run folder from somebody else must
-not execute code (trusted_code.py).
+not execute code, so ``--import`` (``imports`` in Python) names it, or an earlier import in this process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from itertools import count
@@ -33,10 +34,17 @@ from fedwave.experiments.store.checksums import file_sha256, sha256
 from fedwave.files.reading import read_bytes
 from fedwave.files.writing import write_bytes
 from fedwave.parts import registry
-from fedwave.parts.user_code import find_importer, helper_modules, imported_sources, is_package_file, module_file
+from fedwave.parts.user_code import (
+    find_importer,
+    find_named,
+    helper_modules,
+    imported_sources,
+    is_module,
+    is_package_file,
+    module_file,
+)
 
 _FOLDER, _MODULE = "inputs/", "module "
-NOT_PINNED = ""
 MOST_BYTES = 20_000_000  # of a file that is copied
 
 
@@ -45,7 +53,7 @@ class Input:
     """One input, as run.json has it."""
 
     kind: str
-    sha256: str  # NOT_PINNED: of a part
+    sha256: str  # empty: of a part, which is not pinned
     copy: str | None = None  # in the run folder
 
     @classmethod
@@ -93,18 +101,18 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
     for name, path in (loaded | _modules(known)).items():
         note("module", path, name=name)
     of_scripts = [
-        Found(part_title(family, name), Input("part", NOT_PINNED))
+        Found(part_title(family, name), Input("part", ""))
         for (family, name), part in _own_parts(experiment).items()
         if family != "dataset" and find_importer(part) is None and not _package(part)
     ]
     return found + of_scripts
 
 
-def find_datasets(units: Iterable[Unit], places: Mapping[str, str]) -> list[Found]:
-    """The datasets that the units learn, each once; they are loaded. ``places`` are those of the files."""
+def find_datasets(units: Iterable[Unit], paths: Mapping[str, str]) -> list[Found]:
+    """The datasets that the units learn, each once; they are loaded. ``paths`` are those of the files."""
     found = {}
     for unit in units:
-        task, located = unit.experiment.task, replace(unit, places=places).located().task
+        task, located = unit.experiment.task, replace(unit, paths=paths).located().task
         if task is not None and located is not None:
             found[f"dataset {task.dataset}"] = located.dataset
     sums = {name: arrays_sha256(registry.build("dataset", part)) for name, part in found.items()}
@@ -116,15 +124,11 @@ def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, In
     for one in found:
         before = known.get(one.name, one.input)
         if before.sha256 != one.input.sha256:
+            copy = f" (a copy is {folder / before.copy})" if before.copy is not None else ""
             raise FedwaveError(
-                f"{one.path or one.name} has changed since the run in {folder} was begun: restore it"
-                f"{copy_note(folder, before)}, or start a new run."
+                f"{one.path or one.name} has changed since the run in {folder} was begun: restore it{copy}, or start "
+                "a new run."
             )
-
-
-def copy_note(folder: Path, one: Input) -> str:
-    """Says where the copy of an input is, for a refusal."""
-    return f" (a copy is {folder / one.copy})" if one.copy is not None else ""
 
 
 def write_copies(folder: Path, found: Iterable[Found]) -> list[str]:
@@ -146,14 +150,14 @@ def has_copy(folder: Path, one: Input) -> bool:
     return one.copy is not None and _is_file(folder / one.copy, one.sha256)
 
 
-def data_places(folder: Path, known: Mapping[str, Input], places: Mapping[str, str]) -> dict[str, str]:
+def data_paths(folder: Path, known: Mapping[str, Input], paths: Mapping[str, str]) -> dict[str, str]:
     """The data files to resume with, by name: the copy, or the original if it is unchanged."""
     found = {}
     for name, one in known.items():
         if one.kind != "data":
             continue
         tried = [folder / one.copy] if one.copy is not None else []
-        tried += [Path(places[name])] if name in places else []
+        tried += [Path(paths[name])] if name in paths else []
         path = next((path for path in tried if _is_file(path, one.sha256)), None)
         if path is None:
             raise FedwaveError(
@@ -164,9 +168,39 @@ def data_places(folder: Path, known: Mapping[str, Input], places: Mapping[str, s
     return found
 
 
-def check_pins(pins: Mapping[str, str], places: Mapping[str, str]) -> None:
+def named_code(
+    folder: Path, imports: Sequence[str], known: Mapping[str, Input], paths: Mapping[str, str], given: Collection[str]
+) -> dict[str, tuple[str, str]]:
+    """The path and text of every file of the user's that resuming a run needs, by name. Executes nothing.
+
+    A run folder may come from somebody else, so it names no code itself. Raises FedwaveError for a file that is neither
+    in ``given`` nor imported by this process; ``paths`` say where files were when the run was begun.
+    """
+    found, missing = find_named({name: known[name].sha256 if name in known else "" for name in imports}, given)
+    if missing:
+        words = [found[name][0] if name in found else _path_to_name(name, paths) for name in imports]
+        copies = [str(folder / name) for name in missing if not is_module(name)]
+        look = f", with the SHA-256 checksums of these copies: {', '.join(copies)}" if copies else ""
+        raise FedwaveError(
+            f"{folder} needs code of yours, which is executed only if you name it: "
+            f"`{resume_command(folder, words)}`{look}."
+        )
+    here = {part_title(family, name) for family, parts in registry.own().items() for name in parts}
+    for name, one in known.items():
+        if one.kind == "part" and name not in here:
+            raise FedwaveError(f"{folder} needs the {name}, which a script or a notebook defined: run that again.")
+    return found
+
+
+def resume_command(folder: Path, imports: Iterable[str]) -> str:
+    """The command that resumes a run; ``imports`` are the files and modules that it needs."""
+    words = [f"--import {shlex.quote(one)}" for one in imports]
+    return " ".join([f"fedwave resume {shlex.quote(str(folder))}", *words])
+
+
+def check_pins(pins: Mapping[str, str], paths: Mapping[str, str]) -> None:
     """Raises FedwaveError for files and modules that were edited since the run was begun; for workers."""
-    for name, path in {**places, **_modules(pins)}.items():
+    for name, path in {**paths, **_modules(pins)}.items():
         if name in pins and file_sha256(path) != pins[name]:
             raise FedwaveError(f"{path} has changed since the run was begun: restore it, and resume.")
 
@@ -232,3 +266,9 @@ def _copies(path: str) -> Iterator[str]:
     """Names in inputs/ for a copy of a file, the best one first."""
     yield _FOLDER + Path(path).name
     yield from (f"{_FOLDER}{number}_{Path(path).name}" for number in count(1))
+
+
+def _path_to_name(name: str, paths: Mapping[str, str]) -> str:
+    """What to name: a module, the path of a file if it is still there, or else the file's name."""
+    path = paths.get(name, "")
+    return path if os.path.isfile(path) else Path(name).name

@@ -22,7 +22,7 @@ from fedwave.files.writing import check_folder, is_unfinished, write_text
 from fedwave.plain_text import visible
 
 LOCK = ".lock"
-PLACES = ("rounds", "devices", "inputs", "checkpoints")  # folders of a run folder
+SUBFOLDERS = ("rounds", "devices", "inputs", "checkpoints")  # folders of a run folder
 OWN_FILES = (CONFIG, MANIFEST, DONE)  # that a run writes before its tables and figures
 _BEGINNING = {LOCK, CONFIG, "inputs"}  # what a run writes before run.json
 
@@ -35,12 +35,12 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise FedwaveError(f"{folder} is in use by another process: wait for it, or choose another place.") from None
+        raise FedwaveError(f"{folder} is in use by another process: wait for it, or choose another folder.") from None
     except OSError as error:
         raise FedwaveError(f"{folder / LOCK} cannot be locked: {error.strerror}.") from None
     try:
-        for place in ("", *PLACES):
-            _remove_unfinished(folder / place)
+        for name in ("", *SUBFOLDERS):
+            _remove_unfinished(folder / name)
         yield
     finally:
         lock.release()  # .lock stays: if it were removed, two processes could each lock their own
@@ -75,7 +75,7 @@ def _check_outputs(folder: Path, names: Iterable[str]) -> None:
     check_folder(folder)
 
 
-def check_run_place(folder: Path) -> None:
+def make_run_folder(folder: Path) -> None:
     """Make a folder for a run; raises FedwaveError if it holds anything but a run or the beginning of one."""
     _check_lock(folder)
     _check_not_within_run(folder)
@@ -97,8 +97,8 @@ def check_new(folder: Path, ours: Set[str] = frozenset({LOCK})) -> None:
 
 def check_links(folder: Path) -> None:
     """Raises FedwaveError for a link in the place of a folder of the run: files outside would be written."""
-    for place in PLACES:
-        path = folder / place
+    for name in SUBFOLDERS:
+        path = folder / name
         if path.is_symlink() or (os.path.lexists(path) and not path.is_dir()):
             raise FedwaveError(f"{path} is not a folder, or is a link to one: remove it, or choose another folder.")
 
@@ -106,9 +106,9 @@ def check_links(folder: Path) -> None:
 def check_own_file(path: Path, folder: Path, outputs: Iterable[str]) -> None:
     """Raises FedwaveError for a file of the user's in the place of one that fedwave writes into a run folder."""
     real, inside = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
-    own = {LOCK, *OWN_FILES, *PLACES, *outputs}
+    own = {LOCK, *OWN_FILES, *SUBFOLDERS, *outputs}
     if real.is_relative_to(inside) and {*real.relative_to(inside).parts[:1]} & own:
-        raise FedwaveError(f"{path} is a file that fedwave itself writes into {folder}: choose another place.")
+        raise FedwaveError(f"{path} is a file that fedwave itself writes into {folder}: choose another folder.")
 
 
 def is_run_folder(folder: Path) -> bool:
@@ -126,9 +126,9 @@ def _check_lock(folder: Path) -> None:
 def _check_not_within_run(folder: Path) -> None:
     """Whatever lies in rounds/ would be read as a table of the run."""
     real = Path(os.path.realpath(folder))
-    for place in (real, *real.parents):
-        if place.name in PLACES and is_run_folder(place.parent):
-            raise FedwaveError(f"{folder} lies in {place.name}/ of the run {place.parent}: choose another folder.")
+    for parent in (real, *real.parents):
+        if parent.name in SUBFOLDERS and is_run_folder(parent.parent):
+            raise FedwaveError(f"{folder} lies in {parent.name}/ of the run {parent.parent}: choose another folder.")
 
 
 def _remove_unfinished(folder: Path) -> None:

@@ -20,16 +20,16 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import stored_experiment
-from fedwave.experiments.config.resolve import Values, added
+from fedwave.experiments.config.resolve import added
 from fedwave.experiments.config.run_id import run_id
-from fedwave.experiments.config.sweep import changed, points, to_mapping
-from fedwave.experiments.config.units import Unit, axis_places
+from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
+from fedwave.experiments.config.units import Unit, where_of_points
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.experiments.store.inputs import Input
 from fedwave.files.reading import is_there, read_bytes, read_json
 from fedwave.version import NUMERICS
 
-MANIFEST, CONFIG, SUMMARY = "run.json", "config.yaml", "summary.json"
+MANIFEST, CONFIG = "run.json", "config.yaml"
 FORMAT = 3  # raised when this fedwave cannot read folders of before
 _MOST_BYTES = 100_000_000  # of some 300,000 units
 # As units.py makes them. A name is part of paths: it must not lead out of the folder.
@@ -81,11 +81,6 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     """Read run.json, which must have this checksum; imports nothing. Raises Damaged if it cannot be read."""
     path = folder / MANIFEST
     if not is_there(path):
-        if is_there(folder / SUMMARY):
-            raise FedwaveError(
-                f"{folder} holds tables or a published result, not a run: `fedwave reproduce --from {folder}` draws "
-                "a published one."
-            )
         raise FedwaveError(f"{folder} is not a run folder: it has no {MANIFEST}.")
     with _refusing(path):
         raw = read_bytes(path, "it", _MOST_BYTES)
@@ -101,8 +96,8 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     with _refusing(path):
         inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
         experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
-        at = [changed(point, numbers[k]) for k, (_, point) in enumerate(points(experiment))]
-        wheres = axis_places(experiment)
+        at = [changed(before, numbers[k]) for k, (_, before) in enumerate(points(experiment))]
+        wheres = where_of_points(experiment)
         units = [_unit(one, wheres, at) for one in content["units"]]
         if {unit.point for unit in units} != set(range(len(at))):
             raise ValueError("it has no units of a point")

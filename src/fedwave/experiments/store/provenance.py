@@ -59,19 +59,17 @@ def all_versions(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
-def other_versions(folder: Path, lines: Iterable[Mapping[str, Any]], now: str) -> str | None:
-    """A sentence if units were made with other versions than are installed; ``now`` as "goes on with"."""
-    apart = (versions_apart(there, installed_versions(there)) for there in all_versions(lines))
-    return next((f"{folder} was made with {was}; it {now} {is_}." for was, is_ in filter(None, apart)), None)
+def other_versions(folder: Path, lines: Iterable[Mapping[str, Any]]) -> str | None:
+    """A sentence if units were made with other versions than are installed."""
+    apart = (versions_apart(made, installed_versions(made)) for made in all_versions(lines))
+    text = next(filter(None, apart), None)
+    return text and f"{folder} was made with other versions than are installed here: {text}."
 
 
-def versions_apart(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, str] | None:
-    """The versions that differ, as two texts; None if none does."""
+def versions_apart(a: Mapping[str, str], b: Mapping[str, str]) -> str:
+    """The versions that differ, such as "numpy 2.0 and 2.1"; empty if none does."""
     names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
-    if not names:
-        return None
-    one, other = (", ".join(f"{name} {its[name]}" if name in its else f"no {name}" for name in names) for its in (a, b))
-    return one, other
+    return ", ".join(f"{name} {a.get(name, 'missing')} and {b.get(name, 'missing')}" for name in names)
 
 
 def processor() -> str:

@@ -112,10 +112,8 @@ def _inputs(store: RunFolder) -> Iterator[Finding]:
     for name, one in known.items():
         if one.kind == "part":
             yield Finding("inputs", "note", f"{name} was defined by a script or a notebook: it is not pinned")
-        elif one.copy is None:
-            yield Finding("inputs", "ok", f"{name} is pinned by its checksum")
-        elif inputs.has_copy(store.path, one):
-            yield Finding("inputs", "ok", f"{name} is kept")
+        elif one.copy is None or inputs.has_copy(store.path, one):
+            yield Finding("inputs", "ok", f"{name} is {'pinned by its checksum' if one.copy is None else 'kept'}")
         else:
             yield Finding("inputs", "wrong", f"{one.copy} is missing or has changed")
     if any(one.kind in ("code", "module", "part") for one in known.values()):
@@ -125,18 +123,15 @@ def _inputs(store: RunFolder) -> Iterator[Finding]:
 
 def _versions(store: RunFolder) -> Iterator[Finding]:
     made = all_versions(store.done.units.values())
+    if not made:
+        return
     for one in made[1:]:
-        yield from versions_note(made[0], one, "some units with", "others with")
-    if made:
-        apart = [*versions_note(made[-1], installed_versions(made[-1]), "made with", "here is")]
+        yield Finding("versions", "note", f"units were made with different versions: {versions_apart(made[0], one)}")
+    if apart := versions_apart(made[-1], installed_versions(made[-1])):
+        yield Finding("versions", "note", f"made with other versions than are installed here: {apart}")
+    else:
         shown = ", ".join(f"{name} {version}" for name, version in made[-1].items())
-        yield from apart or [Finding("versions", "ok", f"those installed: {shown}")]
-
-
-def versions_note(a: dict[str, str], b: dict[str, str], with_a: str, with_b: str) -> Iterator[Finding]:
-    """What is worth knowing of versions that differ."""
-    if apart := versions_apart(a, b):
-        yield Finding("versions", "note", f"{with_a} {apart[0]}; {with_b} {apart[1]}")
+        yield Finding("versions", "ok", f"those installed here: {shown}")
 
 
 def listed_names(names: Sequence[str]) -> str:
