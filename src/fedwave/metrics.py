@@ -94,7 +94,7 @@ _TRAINING_METRICS = {
 # Axes and arrays that stand beside the metrics in tables and Datasets.
 _RESERVED = DEVICE_ARRAYS.keys() - {"lost"} | {
     *("scheduler", "instance", "round", "device", "class"),
-    *("class_accuracy", "device_share", "spikes", "device_lost"),
+    *("class_accuracy", "device_share", "spikes", "device_lost", "backlog_p99"),
 }
 
 

@@ -185,6 +185,11 @@ def failure_in_user_code(error: BaseException) -> FedwaveError | None:
             hint = "; change a copy of it" if writes_into_input(error) else ""
             where = f"{file}, line {line}, in {frame.f_code.co_qualname}"
             return FedwaveError(f"{where}: {error_text(error)}{hint}.")
+    # A call with other arguments than the method takes fails where it is called, outside the user's file.
+    for part in parts if isinstance(error, TypeError) else ():
+        if str(error).startswith(f"{getattr(part, '__qualname__', None)}."):
+            text = error_text(error)
+            return FedwaveError(f"{text}; fw.check({getattr(part, 'name', part.__name__)!r}) tries the whole contract.")
     return None
 
 

@@ -89,7 +89,7 @@ def test_the_summary_holds_every_number_and_paired_differences(
     write_results(results, tmp_path)
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = {(r["network.slots"], r["seed"], r["scheduler"], r["metric"]): r for r in csv.DictReader(file)}
-    assert len(rows) == 6 * 3 * len(metrics_of(results.points[0].data))
+    assert len(rows) == 6 * 3 * (len(metrics_of(results.points[0].data)) + 1)  # and the quantile of the backlog
     age, base = backlog("age", 3, 7), backlog("alsa-pi", 3, 7)  # alsa-pi is the base, not the first
     assert float(rows["3", "7", "age", "backlog"]["mean"]) == pytest.approx(age.mean())
     found = rows["3", "7", "age", "backlog"]

@@ -182,7 +182,7 @@ def _check_metrics(experiment: Experiment) -> None:
         raise FedwaveError(f"metric is {short_repr(experiment.metric)}; {did_you_mean(experiment.metric, known)}")
     for name in watched:
         for axis in experiment.sweep:
-            if name in (axis, axis.replace(".", "_")):  # in tables, and in results.nc
+            if name in (axis, axis.replace("/", "_")):  # in tables, and in results.nc
                 raise FedwaveError(
                     f"metric {name!r} has the name of the axis sweep.{axis}, and a table cannot hold both: rename it."
                 )
