@@ -18,6 +18,7 @@ from fedwave.experiments.config.files import renamed
 from fedwave.experiments.config.read import load_experiment, preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
 from fedwave.experiments.config.sweep import points
+from fedwave.experiments.report import setup
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
 from fedwave.network.devices import DEVICE_COLUMNS, read_devices
@@ -134,11 +135,25 @@ def describe(
             "WHAT", "An experiment (file, preset or network), a run folder, a trace (.npz) or a device table (.csv)."
         ),
     ],
+    paragraph: Annotated[
+        bool,
+        opt.flag(
+            "--paragraph", "Print the simulation setup for a paper, in prose and in LaTeX (experiment, run folder)."
+        ),
+    ] = False,
     imports: opt.Imports = None,
     json: opt.AsJson = False,
 ) -> None:
     """Describe an experiment, a run folder, a trace or a device table."""
     path = Path(what)
+    if paragraph:
+        found = setup.describe(what, imports=imports or ())
+        if json:
+            output.print_json(vars(found))
+        else:
+            for text in (found.prose, "", found.latex):
+                output.print_out(text)
+        return
     if path.is_dir() or path.suffix == ".npz":
         for source in imports or ():
             import_parts(source)
