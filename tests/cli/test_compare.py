@@ -59,7 +59,7 @@ def test_a_column_that_is_equal_for_all_is_named_below(fedwave) -> None:
 
 def test_the_metric_asked_for_comes_first(fedwave) -> None:
     words = ("compare", "quick", "-s", "alsa-pi,age", *SMALL)  # its metric is accuracy
-    assert fedwave(*words)[1].splitlines()[1].split()[:3] == ["scheduler", "backlog", "score"]
+    assert fedwave(*words)[1].splitlines()[1].split()[:5] == ["scheduler", "backlog", "99", "%", "score"]
     for metric, heading in (("score", "score"), ("jain", "Jain"), ("lost_share", "lost_share")):
         status, text, err = fedwave(*words, f"metric={metric}")
         assert (status, err) == (0, "")
@@ -75,13 +75,14 @@ def test_the_table_fits_the_terminal_with_every_interval(fedwave, monkeypatch, w
     text = fedwave("compare", "-r", 60, "-i", 4)[1]
     assert max(map(len, text.splitlines())) <= width
     rows = table(text)
-    assert list(rows) == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
-    assert all(len(row) == 6 and all("±" in cell for cell in row) for row in rows.values())
+    assert list(rows) == ["bench", "balsa", "alsa-pi", "balsa-po", "round-robin", "w-max", "bound"]
+    assert len(rows.pop("bound")) == 2  # of the backlog and the score
+    assert all(len(row) == 7 and all("±" in cell for cell in row) for row in rows.values())
     # A long name wraps; a number never does, even where that makes a line longer than the terminal.
     long = "balsa:stage_rule=max1,prior=gamma:shape=2.5;rate=1.25"
     text = fedwave("compare", "-r", 60, "-i", 4, "-s", f"alsa-pi,{long},age")[1]
     assert max(map(len, text.splitlines())) <= width
-    assert long not in text
+    assert long not in "\n".join(text.splitlines()[:-5])  # below the tables is a sentence about it
 
 
 def test_a_folder_keeps_everything(fedwave, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ NARROW: dict[str, tuple[str, int, int, str, str]] = {
 }
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter
 _NOT_LEARNT = ("score", "mean_age", "worst_age", "backlog_p99")  # left out where there is an accuracy to show
-_NO_DIFFERENCE = ("backlog_p99",)  # has no column of differences: it follows the backlog
+_NO_DIFFERENCE = ("backlog_p99", "worst_age")  # left out of the differences, which then fit 80 columns
 _WIDTH = 100  # of what is not printed on a terminal
 Compared = Callable[[Point], Comparison]
 
@@ -150,7 +150,7 @@ def print_tables(tables: Sequence[Table]) -> None:
                 first.max_width = longest - excess
             screen.width = max(screen.width, screen.measure(table, options=unlimited).maximum)
         screen.print(table)
-        for paragraph in caption.splitlines() if caption else ():
+        for paragraph in str(caption or "").splitlines():
             console().print(paragraph)
 
 
@@ -202,7 +202,7 @@ def comparison_tables(
     equal = [m for m in shown[1:] if _is_equal([found.values[m] for _, found in compared])]
     names = [m for m in shown if m not in equal]
     means, differences = [], []
-    apart = [name for name in names if name not in _NO_DIFFERENCE]
+    apart = [name for name in names if name == names[0] or name not in _NO_DIFFERENCE]
     percent = not np.isnan(last.percent(last.base, names[0]).mean)
     for place, found in compared:
         for label in found.ranking:
@@ -210,8 +210,7 @@ def comparison_tables(
             if label != found.base:
                 cells = _cells(found, label, apart, difference=True)
                 if percent:
-                    share = found.percent(label, names[0])
-                    cells.insert(1, with_interval(share.mean, share.half_width, "+", most=1))
+                    cells.insert(1, with_interval(found.percent(label, names[0]).mean, np.nan, "+", most=1))
                 differences.append([found.name(label), *place, *cells])
         if found.bounds.keys() & set(names):
             limits = (_cell(Estimate(found.bounds.get(name, np.nan), np.nan, np.nan), name) for name in names)

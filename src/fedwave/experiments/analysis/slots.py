@@ -24,6 +24,11 @@ class SlotsNeeded:
     """The least number of slots, and every number that was tried. ``fw.slots_needed`` makes one; ``int()`` of it is W.
 
     ``tried`` has the backlog for every W, by W: its quantile over rounds, or its mean, and the interval over instances.
+
+    >>> import fedwave as fw
+    >>> found = fw.slots_needed(fw.paper_network(), "max-weight", 300, rounds=150, burn_in=50, instances=3)
+    >>> found.slots, found.is_enough(2), found.is_enough(3)
+    (3, False, True)
     """
 
     slots: int
@@ -77,7 +82,7 @@ def slots_needed(
     >>> import fedwave as fw
     >>> found = fw.slots_needed(fw.paper_network(), "max-weight", 300, rounds=150, burn_in=50, instances=3)
     >>> int(found), sorted(found.tried)
-    (4, [1, 3, 4, 7, 13, 25])
+    (3, [1, 2, 3, 6, 12, 25])
     """
     check_network(network)
     one = find_scheduler(scheduler)
@@ -115,4 +120,4 @@ def slots_needed(
 
 def _is_below(found: Estimate, limit: float) -> bool:
     """The upper end of the interval counts; the value alone where there is one instance."""
-    return found.mean + np.nan_to_num(found.half_width) < limit
+    return bool(found.mean + np.nan_to_num(found.half_width) < limit)

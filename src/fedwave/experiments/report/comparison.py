@@ -51,6 +51,7 @@ COLUMNS = (
 LEVEL = 0.95  # of every interval
 MOST_INSTANCES = 1000  # that are run to reach the half-width asked for
 BOUND = "bound"  # the row of what no scheduler can exceed
+NEVER = -1  # rounds until a backlog settles that does not
 _LARGEST_BOUND = 2000  # devices; for more, the bound takes longer than the table
 _SHARES = {*LEARNT, "delivered_share", "lost_share", "worst_device", "jain"}  # shares of a whole: no percent of them
 # A table for a terminal has no room for these; one in a file has them all.
@@ -70,10 +71,12 @@ class Comparison:
     >>> import fedwave as fw
     >>> found = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)
     >>> found.base, found.metrics[:3]
-    ('alsa-pi', ('backlog', 'score', 'arrived'))
+    ('alsa-pi', ('backlog', 'backlog_p99', 'score'))
     >>> apart = found.difference("max-weight", "backlog")
     >>> round(apart.mean, 1), round(apart.half_width, 1)
     (-11.0, 4.6)
+    >>> print(found.verdict)
+    max-weight has the smallest backlog: 11.0 ± 4.6 (10.3 %) less than alsa-pi. The interval is that of the paired ...
     """
 
     schedulers: tuple[str, ...]
@@ -88,7 +91,8 @@ class Comparison:
     better: Mapping[str, str] = field(default_factory=dict)  # "higher" or "lower", by metric
     rival: str = ""  # the verdict compares the best scheduler with it; empty: with the second
     network: Network | None = None  # whose bound is shown
-    warm_up: int | None = None  # first rounds that start empty and are included; None: it never settles
+    warm_up: int | None = None  # first rounds that start empty and are included; None: they are left out
+    unlimited: tuple[str, ...] = ()  # schedulers by which more devices transmit than there are slots
 
     @classmethod
     def of(
@@ -125,12 +129,9 @@ class Comparison:
             called["spikes"] = "Spikes of the loss"
         randomness = Randomness.of(data)
         note = sentences(burn_in_note(burn_in), randomness.note)
-        warm_up: int | None = 0
-        if "backlog" in names and not burn_in:
-            found = [warm_up_rounds(rounds) for rounds in data["backlog"].mean("instance").values]
-            warm_up = None if None in found else max(n for n in found if n is not None)
+        unlimited, warm_up = _unlimited(data), None if burn_in else _warm_up(data)
         about = (schedulers, base, values, called, first, title(data), note, remark, randomness, better)
-        return cls(*about, rival or "", network, warm_up)
+        return cls(*about, rival or "", network, warm_up, unlimited)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -170,28 +171,32 @@ class Comparison:
     @property
     def remark(self) -> str:
         """Why a mean may lie beyond the bound, if that is shown, and what the caller had to say."""
-        if not self.bounds or self.warm_up == 0:
-            return self.more
-        why = (
-            "the backlog has not settled after half of the rounds: run more"
-            if self.warm_up is None
-            else f"the first {plural(self.warm_up, 'round')}, which start empty, are included "
-            f"(burn_in={self.warm_up} leaves them out)"
-        )
-        return sentences(f"The bound holds for the long run, and {why}.", self.more)
+        found = []
+        if self.unlimited and (self.bounds or self.verdict):
+            than = "more devices than there are slots transmit"
+            found.append(f"By {listed(self.unlimited)} {than}: neither the bound nor the verdict is about it.")
+        if self.bounds and self.warm_up == NEVER:
+            why = "the backlog has not settled after half of the rounds: run more"
+            found.append(f"The bound holds for the long run, and {why}.")
+        elif self.bounds and self.warm_up:
+            first = f"the first {plural(self.warm_up, 'round')}, which start empty, are included"
+            out = f"burn_in={self.warm_up} leaves them out"
+            found.append(f"The bound holds for the long run, and {first} ({out}).")
+        return sentences(*found, self.more)
 
     @property
     def verdict(self) -> str:
         """Which scheduler is best by the metric that was asked for, and by how much, in words."""
-        if len(self.schedulers) < 2 or not self.better.get(self.first):
+        ranking = [k for k in self.ranking if k not in self.unlimited]
+        if len(ranking) < 2 or not self.better.get(self.first):
             return ""
-        best, second, *_ = self.ranking
-        named = self.rival not in ("", best)
+        best, second, *_ = ranking
+        named = self.rival in ranking[1:]
         other = self.rival if named else second
         values = self._apart(best, other, self.first)
         if not values.size:
             return ""
-        count = len(self.schedulers)
+        count = len(ranking)
         pairs = count - 1 if named else count * (count - 1) // 2
         level = 1 - (1 - LEVEL) / pairs
         apart = self.randomness.estimate(values, self.first, best, other, level=level)
@@ -202,7 +207,7 @@ class Comparison:
         else:
             size = with_interval(abs(apart.mean), apart.half_width, most=4).replace("±", " ± ")
             percent = self.percent(best, self.first, other).mean
-            size += "" if np.isnan(percent) else f" ({abs(percent):.2g} %)"
+            size += "" if np.isnan(percent) else f" ({with_interval(abs(percent), np.nan, most=1)} %)"
             most, than = ("smallest", "less") if self.better[self.first] == "lower" else ("largest", "more")
             found = f"{best} has the {most} {metric}: {size} {than} than {other}."
         if np.isnan(apart.half_width):
@@ -335,8 +340,8 @@ class Comparison:
             for metric in self.metrics:
                 own, apart = self.estimate(scheduler, metric), self.difference(scheduler, metric)
                 share = self.percent(scheduler, metric)
-                numbers = (own.mean, own.half_width, own.standard_error)
-                numbers += (apart.mean, apart.half_width, share.mean, share.half_width)
+                numbers = [own.mean, own.half_width, own.standard_error, apart.mean, apart.half_width]
+                numbers += [share.mean, share.half_width]
                 found.append([scheduler, metric, *numbers, own.instances, apart.instances])
         return found
 
@@ -446,6 +451,25 @@ def with_more_instances(
         return data, f"Instances were added until the widest interval was at most ±{half_width:g}."
     widest = "there is none" if np.isnan(found.widest) else f"the widest is ±{found.widest:.2g}"
     return data, f"Intervals of at most ±{half_width:g} were not reached with {found.instances:,} instances: {widest}."
+
+
+def _unlimited(data: xr.Dataset) -> tuple[str, ...]:
+    """The schedulers by which more uploads arrived in a round than there are slots, such as the paper's Bench."""
+    slots = str(data.attrs.get("slots", ""))
+    if "uploads" not in data or not slots.isdigit():
+        return ()
+    return tuple(k for k in scheduler_labels(data) if int(data["uploads"].sel(scheduler=k).max()) > int(slots))
+
+
+def _warm_up(data: xr.Dataset) -> int:
+    """The first rounds by which the scheduler with the smallest backlog differs from the long run."""
+    if "backlog" not in data:
+        return 0
+    backlog = data["backlog"].mean("instance").transpose("scheduler", "round").values
+    limited = [k not in _unlimited(data) for k in scheduler_labels(data)]
+    rows = backlog[limited] if any(limited) else backlog
+    found = warm_up_rounds(rows[rows.mean(axis=1).argmin()])
+    return NEVER if found is None else found
 
 
 def rule_remark(schedulers: Mapping[str, Scheduler]) -> str:

@@ -196,7 +196,7 @@ def _with_parameters(part: Mapping[str, Any]) -> str:
     return f"{part['name']} ({', '.join(values)})" if given else str(part["name"])
 
 
-def _range(values: Array, unit: str) -> str:
+def _range(values: Array | float, unit: str) -> str:
     """The smallest and the largest finite value, and the mean."""
     finite = np.asarray(values, dtype=np.float64)
     finite = finite[np.isfinite(finite)]
