@@ -2,7 +2,7 @@
 
 The same work for each, in turns, so that a busy machine disturbs all alike: the CNN, batch 10, one model after another.
 Seconds are those of the processor, not of the clock. Printed: ratios to plain PyTorch (median of the repeats, smallest
-and largest), samples a second, where the microseconds of a step go, evaluation, and how long compiling took.
+and largest), samples a second, microseconds of a step, evaluation, and how long compiling took.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from fedwave.learning.backends.base import Precision
-from fedwave.learning.backends.cpu import plan as cpu_plan
-from fedwave.learning.backends.cpu import steps as cpu_steps
 from fedwave.learning.backends.cpu.chain import NumbaBackend
 from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.datasets.synthetic import synthetic
-from fedwave.learning.model_rows import Layout, ModelRows, trained_parameters
+from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.models import Cnn
 from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
@@ -87,30 +84,6 @@ def training(task: Task, chain: NumbaBackend, layout: Layout) -> None:
         )
 
 
-def parts(chain: NumbaBackend, w: np.ndarray) -> None:
-    """Each layer alone, again and again, its numbers in the cache."""
-    workspace = chain._workspace(chain._free_workspaces(), BATCH)
-    plan = workspace.plan
-    workspace.memory[: len(w)] = w
-    names = {cpu_plan.CONV: "convolution", cpu_plan.POOL: "max-pool, relu", cpu_plan.LINEAR: "linear"}
-    print("microseconds of a step by layer: forward, backward")
-    total = 0.0
-    for i, op in enumerate(plan.ops):
-        found = []
-        for backward in (False, True):
-
-            def work(times: int, i: int = i, backward: bool = backward) -> None:
-                cpu_steps.run_layer(
-                    workspace.memory, plan.table, plan.ops, plan.numbers, i, BATCH, plan.gradients, backward, times
-                )
-
-            work(1)
-            found.append(min(seconds(partial(work, 200)) for _ in range(5)) / 200 * 1e6)
-        total += sum(found)
-        print(f"  {names.get(int(op[cpu_plan.KIND]), 'pointwise'):15s} {found[0]:6.1f} {found[1]:6.1f}")
-    print(f"  {'all':15s} {total:6.1f}")
-
-
 def evaluation(task: Task, chain: NumbaBackend, layout: Layout) -> None:
     model = task.new_model(0, 0).eval()
     rows = ModelRows.of([model], layout)
@@ -155,7 +128,6 @@ def ready() -> tuple[Task, NumbaBackend, Layout]:
 def main() -> None:
     task, chain, layout = ready()
     training(task, chain, layout)
-    parts(chain, layout.flat(trained_parameters(task.new_model(0, 0))).numpy())
     evaluation(task, chain, layout)
     first_call()
 

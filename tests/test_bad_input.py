@@ -200,7 +200,8 @@ def test_device_files_that_cannot_be_read(tmp_path):
     ("text", "tokens"),
     [
         ("snr_db,error_rate\n0,half\n", ("line 1", "error_rate", "half")),
-        ("snr,error_rate\n0,0.5\n", ("column", "snr_db")),
+        ("EbNo,error_rate\n0,0.5\n", ("column", "snr_db", "EbNo")),
+        ("snr_db,MCS 1,MCS 2\n0,0.5,0.6\n", ("column", "error_rate", "MCS 1")),
         ("snr_db,error_rate\n0\n", ("line 1", "fields")),
         ("snr_db,error_rate\n0,0.5\n", ("Table", 1)),
     ],

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from refusals import mentions
-from script_module import module_of
 
 import fedwave as fw
 
-module_of(Path(__file__).parents[1] / "docs" / "pages.py")  # lets the modules beside it be imported
-import claims  # noqa: E402
-import verdicts  # noqa: E402
-from committed import DATA, Results  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+import claims
+import verdicts
+from committed import DATA, Results
 
 
 @pytest.mark.parametrize(

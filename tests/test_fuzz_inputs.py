@@ -34,6 +34,12 @@ def as_npy(array: np.ndarray) -> bytes:
     return out.getvalue()
 
 
+def as_npz(**arrays: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
 def experiment(path: Path) -> None:
     load_experiment(str(path))
 
@@ -49,6 +55,7 @@ YAML = b"""devices:
 """
 CURVE = b"snr_db,error_rate\n-5,0.9\n0,0.5\n5,1e-3\n"
 NUMBERS = b"1,2,3\n4.5,0,6e-1\n7,8,9\n"
+LOG = b"Timestamp,device,SNR\n2019.11.28_07.27.46,gate,-3.5\n2019.11.28_07.27.48,bus,-\n2019.11.28_07.27.49,bus,12\n"
 RECORD = np.random.default_rng(0).random((5, 3))
 
 
@@ -68,6 +75,10 @@ INPUTS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
     "curve.csv": ("csv", CURVE, fw.success.Table.from_file),
     "gains.csv": ("csv", NUMBERS, lambda path: fw.fading.RecordedGains.from_file(str(path))),
     "gains.npy": ("npy", as_npy(RECORD), lambda path: fw.fading.RecordedGains.from_file(str(path))),
+    "log.csv": ("csv", LOG, fw.read_log),
+    "wide log.csv": ("csv", b"time;gate;bus\n0;1;2\n1,5;;3e1\n", lambda path: fw.read_log(path, value="gain")),
+    "log.npz": ("npz", as_npz(time=np.arange(5), device=np.array(list("ababa")), snr=RECORD[:, 0]), fw.read_log),
+    "trace.fad": ("fad", b"0 -1.5 2e0\n3 4 5\n", lambda path: fw.read_log(path, value="gain_db", every="1ms")),
     "arrivals.npy": (
         "npy",
         as_npy(np.asfortranarray((RECORD * 9).astype(">i4"))),

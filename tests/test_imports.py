@@ -55,7 +55,7 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "rich": "cli",
     "typer": "cli",
     "ray": "adapters",
-    "pandas": "experiments",
+    "pandas": ("experiments", "network"),  # reads measured logs
     "duckdb": "nowhere",
     "ruamel": "files",
     "platformdirs": "files",

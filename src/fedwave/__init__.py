@@ -13,6 +13,7 @@ Describe a network:
     paper_network       the 25 devices of the paper
     random_network      devices with random rates and distances
     read_devices        a device table from a CSV or YAML file
+    read_log            measured SNRs, gains or arrivals, as a part of a network
     Network             devices, slots, radio and arrivals
     Device              one device
     DeviceTable         all devices of a network, as columns
@@ -111,6 +112,7 @@ from fedwave.live import Live
 from fedwave.metrics import Metric
 from fedwave.network import arrivals, availability, fading, partition, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
+from fedwave.network.logs import read_log
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts.registry import register
 from fedwave.rng import Draws
@@ -174,7 +176,7 @@ _ON_DEMAND = {
 _MODULES = {"figures", "statistics", "tables", "theory"}
 
 # In the order of the table above.
-__all__ = ["paper_network", "random_network", "read_devices", "Network", "Device", "DeviceTable"]
+__all__ = ["paper_network", "random_network", "read_devices", "read_log", "Network", "Device", "DeviceTable"]
 __all__ += ["scheduler_names", "scheduler", "compare", "Comparison", "slots_needed", "SlotsNeeded"]
 __all__ += ["simulate", "Trace", "extend", "remake"]
 __all__ += ["Live"]

@@ -29,6 +29,7 @@ PURPOSES = {
     "weights": 9,
     "noise": 10,
     "availability": 11,
+    "offset": 12,
 }
 
 
@@ -46,6 +47,7 @@ class Block:
     devices: int
     ids: IntArray  # [I] instance numbers
     generators: tuple[Generator, ...]
+    seed: int = 0  # of the run, for a model with numbers that all blocks share
 
     def draw(self, one: Callable[[Generator, tuple[int, int]], Array]) -> Array:
         """Stack ``one(generator, (rounds, devices))`` over the instances to ``[B, I, U]``."""

@@ -379,7 +379,7 @@ def observation(
         delay=counts.delay,
         delivered=counts.delivered,
         reported=counts.reported,
-        available=world.available,
+        **({} if world.available is None else {"available": world.available}),
         **{name: everything[name] for need in scheduler.needs for name in INFORMATION[need]},
     )
 

@@ -210,9 +210,7 @@ class Observation:
     planning: Planning
     label_counts: IntArray
 
-    def __init__(self, *, available: BoolArray | None = None, **visible: Any) -> None:
-        """``available`` None: all devices are there."""
-        self.available = np.broadcast_to(True, visible["delay"].shape) if available is None else available
+    def __init__(self, **visible: Any) -> None:
         for name, value in visible.items():
             if isinstance(value, np.ndarray) and value.flags.writeable:
                 value = value.view()  # a learner may go on writing into its own array
@@ -221,6 +219,8 @@ class Observation:
 
     def __getattr__(self, name: str) -> Any:
         # Called only if the field is not stored, or does not exist.
+        if name == "available":  # all devices are there
+            return np.broadcast_to(True, self.delay.shape)
         need = _OPENED_BY.get(name)
         if need is None:
             raise AttributeError(f"an Observation has no field {name!r}; {did_you_mean(name, vars(self))}")

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from broken import LovesTheFirst, Sound
@@ -27,6 +28,9 @@ rng = np.random.default_rng(0)
 GIVEN = {
     ("fading", "recorded"): fw.fading.RecordedGains(rng.exponential(size=(140, 3))),
     ("arrivals", "recorded"): fw.arrivals.RecordedArrivals(rng.poisson(2, size=(140, 3))),
+    ("availability", "recorded"): fw.availability.RecordedAvailability(rng.random((140, 3)) < 0.7),
+    ("fading", "log"): fw.read_log(pd.DataFrame(rng.normal(size=(50, 3))), 3, time=None, offset="random"),
+    ("arrivals", "log"): fw.read_log(pd.DataFrame(rng.poisson(2, size=(50, 3))), 3, "count", time=None),
     ("success", "table"): fw.success.Table((-5.0, 0.0, 5.0), (1.0, 0.4, 0.0)),
 }
 NAMED = [(family, name) for family in registry.FAMILIES if family != "dataset" for name in registry.names(family)]
@@ -46,7 +50,13 @@ WITH_PARAMETERS = [
 # One part of each family to which all its checks apply.
 WHOLE = {
     **{"scheduler": "age", "fading": "rayleigh", "success": "turbo", "arrivals": "poisson", "prior": "gamma"},
-    **{"partition": "dirichlet", "aggregation": "fedbuff", "metric": "jain", "model": "logistic"},
+    **{
+        "partition": "dirichlet",
+        "availability": "timetable",
+        "aggregation": "fedbuff",
+        "metric": "jain",
+        "model": "logistic",
+    },
 }
 
 

@@ -121,7 +121,7 @@ def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
 OTHERS = {
     ("--seed", 3): ("seed", 0, 3),
     ("sweep.network.slots=[2,4]",): ("sweep.network.slots", "[2, 3]", "[2, 4]"),
-    ("metric=score",): ("metric", '"backlog"', '"score"'),
+    ("metric=score",): ("metric", "backlog", "score"),
 }
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 from refusals import mentions
@@ -165,3 +166,36 @@ def test_a_trace_and_a_device_table_are_described(fedwave, refuses, tmp_path: Pa
     (tmp_path / "bad.npz").write_bytes(b"x")
     refuses(("describe", tmp_path / "bad.npz"), tmp_path / "bad.npz")
     refuses(("describe", tmp_path), tmp_path)
+
+
+def test_logs_are_described(fedwave, refuses, tmp_path: Path) -> None:
+    (tmp_path / "drives").mkdir()
+    (tmp_path / "drives" / "a.csv").write_text("Timestamp,RSRP,SNR\n0,-115,10\n2,-105,20\n")
+    (tmp_path / "drives" / "b.csv").write_text("Timestamp,RSRP,SNR\n0,-95,-\n1,-,\n")
+    status, shown, err = fedwave("describe", tmp_path / "drives")
+    assert (status, err) == (0, "")
+    assert "without any value in the log: b" in shown
+    found = json.loads(fedwave("describe", tmp_path / "drives", "--json")[1])
+    assert (found["value"], found["column"], found["without"], found["used"]) == ("snr_db", "SNR", ["b"], ["a"])
+    assert found["devices"][0] == {
+        "device": "a",
+        "values": 2,
+        "rounds": 3,
+        "filled": 1 / 3,
+        "longest_gap": 1,
+        "mean": 15,
+    }
+    found = json.loads(fedwave("describe", tmp_path / "drives", "value=rsrp_dbm", "every=2s", "--json")[1])
+    assert (found["value"], found["every"], [one["mean"] for one in found["devices"]]) == ("rsrp_dbm", 2, [-110, -95])
+    (tmp_path / "rsrp.csv").write_text("t,x,RSRP\n0,1,-100\n")
+    found = json.loads(fedwave("describe", tmp_path / "rsrp.csv", "--json")[1])
+    assert (found["value"], found["devices"][0]["device"]) == ("rsrp_dbm", "rsrp")  # not three devices
+    np.savez(tmp_path / "log.npz", time=[0, 1], gate=[1.0, 2.0])
+    assert json.loads(fedwave("describe", tmp_path / "log.npz", "--json")[1])["used"] == ["gate"]
+    assert "2 devices" in fedwave("describe", f"{tmp_path}/drives/*.csv")[1]
+    refuses(("describe", tmp_path / "drives", "value=snr"), "value", "snr")
+    refuses(("describe", "quick", "value=snr_db"), "value=snr_db", "quick")
+    (tmp_path / "e.yaml").write_text(
+        "network: {kind: random, devices: 1, fading: {name: log, path: drives, without: drop}}\nrounds: 5\n"
+    )
+    assert "LogFading(1 device" in fedwave("describe", tmp_path / "e.yaml")[1]

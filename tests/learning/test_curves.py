@@ -1,13 +1,16 @@
-"""Spikes, targets and divergence, read off curves drawn by hand."""
+"""Spikes, targets and divergence, read off curves drawn by hand; curves in files."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
+from summed import archive
 
 from fedwave.learning.curves import Curves
 
@@ -99,3 +102,32 @@ def test_rounds_to_against_a_plain_search(row: list[float], in_a_row: int) -> No
             expected = t + 1
             break
     assert curves(accuracy=[row]).rounds_to(0.7, in_a_row).tolist() == [expected]
+
+
+# --- in files ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved() -> Curves:
+    rng = np.random.default_rng(0)
+    loss, accuracy, on_all = rng.random((3, 12, 2))
+    weights = tuple({"w": rng.random((2, 2))} for _ in range(2))
+    return Curves("age", loss, accuracy, rng.random((12, 2, 3)), {"eta": 0.1}, on_all, weights)
+
+
+def test_saved_curves_are_read(saved: Curves, tmp_path: Path) -> None:
+    found = Curves.load(saved.save(tmp_path / "curves.npz"))
+    assert (found.label, found.settings) == ("age", {"eta": 0.1})
+    for name in ("loss", "accuracy", "class_accuracy", "accuracy_on_all"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(saved, name))
+    np.testing.assert_array_equal(found.weights[1]["w"], saved.weights[1]["w"])
+
+
+@pytest.mark.parametrize("name, array", [("accuracy", None), ("accuracy", np.ones((11, 2))), ("weights/1/w", None)])
+def test_curves_that_do_not_fit_are_refused(name: str, array: Any, saved: Curves, tmp_path: Path) -> None:
+    path = saved.save(tmp_path / "curves.npz")
+    with np.load(path) as file:
+        changed = {k: a for k, a in {**file, name: array}.items() if a is not None}
+    path.write_bytes(archive(changed))
+    with refused("curves.npz", "curves"):
+        Curves.load(path)

@@ -11,8 +11,7 @@ from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
 from fedwave.learning.backends.gpu.backends import WideBackend
 from fedwave.learning.backends.gpu.blocks import ChainBlocks
-from fedwave.learning.backends.gpu.lane_plan import segments
-from fedwave.learning.backends.gpu.wide_chain import WideChain
+from fedwave.learning.backends.gpu.wide_chain import WideChain, segments
 from fedwave.learning.backends.gpu.wide_ops import SgdRule, WideOps
 from fedwave.learning.chain_spec import ChainSpec
 from fedwave.learning.datasets.dataset import Dataset

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedwave as fw
@@ -14,6 +15,10 @@ GAINS = np.random.default_rng(0).exponential(size=(50, 25))
 
 def paper(**changes):
     return lambda: fw.paper_network(**changes)
+
+
+def log(values, value):
+    return lambda: fw.paper_network(fading=fw.read_log(pd.DataFrame(values), 25, value, time=None))
 
 
 # What was done wrong, the network, and a word of the warning.
@@ -33,6 +38,10 @@ WRONG = {
     "SNR in dB as gains": (paper(fading=fw.fading.RecordedGains(10 + 10 * np.log10(1 + GAINS))), "dB"),
     "linear SNR as gains": (paper(fading=fw.fading.RecordedGains(700 * GAINS)), "SNR"),
     "path gains as gains": (paper(fading=fw.fading.RecordedGains(1e-11 * GAINS)), "gains"),
+    "RSRP logged as SNR": (log(-95 + 5 * GAINS, "snr_db"), "RSRP"),
+    "linear SNR logged as dB": (log(90 + GAINS, "snr_db"), "linear"),
+    "SNR in dB logged as gain": (log(10 + GAINS, "gain"), "dB"),
+    "SNR in dB logged as gain in dB": (log(15 + GAINS, "gain_db"), "SNR"),
     "RSRP as snr_db": (lambda: fw.Network([fw.Device(1, snr_db=-95)], slots=1), "RSRP"),
     "a linear ratio as snr_db": (lambda: fw.Network([fw.Device(1, snr_db=120)], slots=1), "linear"),
 }

@@ -102,6 +102,39 @@ def test_table_from_a_file_interpolates_and_is_flat_beyond_its_ends(tmp_path):
     assert table.probability(np.array([0.0]))[0] == 0.0  # no signal at all
 
 
+SIMULATOR = """SNR [dB],MCS 0,MCS 1,mcs,BLER
+0,0.1,0.9,5,0.4
+1,0.0,0.5,5,0.2
+0,0.3,0.3,6,0.8
+1,0.2,0.2,6,0.7
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "rates"),
+    [
+        ("Es/N0,BLER\n1,0.1\n0,0.4\n", {}, (0.4, 0.1)),
+        ("SINR_dB,PER\n0,0.4\n1,0.1\n", {}, (0.4, 0.1)),
+        ("\n".join(SIMULATOR.splitlines()[:3]), {"column": "MCS 1"}, (0.9, 0.5)),
+        ("\n".join(SIMULATOR.splitlines()[:3]), {"column": "mcs0"}, (0.1, 0.0)),
+        (SIMULATOR, {"mcs": 6}, (0.8, 0.7)),
+    ],
+)
+def test_tables_of_link_simulators(tmp_path, text, how, rates):
+    (tmp_path / "bler.csv").write_text(text)
+    assert fw.success.Table.from_file(tmp_path / "bler.csv", **how).error_rate == rates
+    part = {"name": "table", "path": str(tmp_path / "bler.csv"), **how}
+    assert fw.paper_network(success=part).success.error_rate == rates
+
+
+@pytest.mark.parametrize("how", [{"column": "MCS 7"}, {"mcs": 7}, {"mcs": "x"}, {}])
+def test_what_a_table_of_a_link_simulator_lacks(tmp_path, how):
+    (tmp_path / "bler.csv").write_text(SIMULATOR)
+    with pytest.raises(fw.FedwaveError) as error:
+        fw.success.Table.from_file(tmp_path / "bler.csv", **how)
+    assert all(str(value) in str(error.value) for value in how.values())
+
+
 @pytest.mark.parametrize("mean_snr", [0.2, 0.685, 3.0])
 @pytest.mark.parametrize("tries", [1, 2, 3, 5])
 def test_harq_threshold_over_rayleigh_is_the_upper_gamma_function(tries, mean_snr):

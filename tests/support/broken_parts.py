@@ -18,6 +18,7 @@ from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.metrics import Jain, Metric
 from fedwave.network.arrivals import Poisson
+from fedwave.network.availability import Availability, OnOff
 from fedwave.network.fading import Fading, GaussMarkov, Rayleigh
 from fedwave.network.partition import Dirichlet
 from fedwave.network.success import Harq, Soft, SuccessModel
@@ -62,6 +63,34 @@ def spoiled(kind: Any, method: str) -> list[Case]:
         (broken(kind, **{method: counting}), "parameters", ("asked",)),
         (put(broken(kind)(), "kept_aside", 2.0), "saving", ("kept_aside",)),  # an attribute that is not a field
     ]
+
+
+# Availability
+
+
+def there(draw: Any, **own: Any) -> Any:
+    """A model of who is there, from ``draw(block)``."""
+    return broken(Availability, name="broken", sample=lambda self, block, carry: (draw(block), None), **own)
+
+
+AVAILABILITY = [
+    *spoiled(OnOff, "sample"),
+    (there(lambda block: np.ones((block.rounds, block.devices), bool)), "values", ("shape",)),
+    (there(lambda block: np.full(shape_of(block), 2)), "values", ("2",)),
+    (there(lambda block: np.full(shape_of(block), 0.5)), "values", ("float64",)),
+    (there(lambda block: outside().random(shape_of(block)) < 0.5), "repetition", ("block",)),
+    (
+        there(lambda block: np.arange(block.ids.size)[None, :, None] + np.zeros(shape_of(block), int) == 0),
+        "instances",
+        (),
+    ),
+    (
+        there(lambda block: block.draw(lambda rng, shape: np.repeat(rng.random((1, shape[1])) < 0.5, shape[0], 0))),
+        "declared",
+        ("independent",),
+    ),
+    (there(lambda block: block.draw(lambda rng, shape: rng.random(shape) < 0.5), shared=True), "declared", ("shared",)),
+]
 
 
 # Fading
@@ -651,6 +680,7 @@ BROKEN: dict[str, list[Case]] = {
     "fading": FADING,
     "success": SUCCESS,
     "arrivals": ARRIVALS,
+    "availability": AVAILABILITY,
     "prior": PRIOR,
     "partition": PARTITION,
     "dataset": DATASET,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -299,8 +299,9 @@ def contents(value: Any, depth: int = 8) -> Any:
 
 
 def attributes(value: Any, depth: int = 8) -> dict[str, Any]:
-    """What an object's attributes hold; a cached property is derived from the others."""
+    """What an object's attributes hold, without cached properties and fields that take no part in comparisons."""
     derived = {n for n in dir(type(value)) if isinstance(getattr(type(value), n, None), cached_property)}
+    derived |= {f.name for f in fields(value) if not (f.init or f.compare)} if is_dataclass(value) else set()
     return {n: contents(item, depth) for n, item in getattr(value, "__dict__", {}).items() if n not in derived}
 
 

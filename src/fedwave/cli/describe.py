@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,8 @@ from fedwave.experiments.report import setup
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
 from fedwave.network.devices import DEVICE_COLUMNS, read_devices
+from fedwave.network.log_files import COLUMNS, is_log
+from fedwave.network.logs import LogArrivals, LogFading, LogSummary
 from fedwave.network.network import Network
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
@@ -86,6 +89,8 @@ def list_parts(
 def _part(family: str, name: str) -> dict[str, Any]:
     kind = registry.find(family, name)
     defaults = registry.parse(family, registry.full_text(family, name))
+    if hasattr(kind, "from_file"):
+        defaults = registry.with_defaults(family, {"name": name, "path": None})
     about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "`")
     row: dict[str, Any] = {"name": name, "about": about}
     if family == "scheduler":
@@ -105,7 +110,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _plural(family: str) -> str:
-    return family if family in ("fading", "success", "arrivals", "aggregation") else f"{family}s"
+    return family if family in ("fading", "success", "arrivals", "availability", "aggregation") else f"{family}s"
 
 
 def config(
@@ -132,9 +137,15 @@ def describe(
     what: Annotated[
         str,
         opt.argument(
-            "WHAT", "An experiment (file, preset or network), a run folder, a trace (.npz) or a device table (.csv)."
+            "WHAT",
+            "An experiment (file, preset or network), a run folder, a trace (.npz), a device table (.csv) or a "
+            "measured log (a .csv, .npz or .fad file, or a folder of logs).",
         ),
     ],
+    options: Annotated[
+        list[str] | None,
+        opt.argument("KEY=VALUE", "How to read a log, such as value=rsrp_dbm; the parameters of fw.read_log."),
+    ] = None,
     paragraph: Annotated[
         bool,
         opt.flag(
@@ -144,7 +155,7 @@ def describe(
     imports: opt.Imports = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Describe an experiment, a run folder, a trace or a device table."""
+    """Describe an experiment, a run folder, a trace, a device table or a measured log."""
     path = Path(what)
     if paragraph:
         found = setup.describe(what, imports=imports or ())
@@ -154,6 +165,16 @@ def describe(
             for text in (found.prose, "", found.latex):
                 output.print_out(text)
         return
+    if is_log(path):
+        summary = _log(what, options or [])
+        if json:
+            output.print_json(summary.content)
+        else:
+            for line in str(summary).split("\n"):
+                output.print_out(line)
+        return
+    if options:
+        raise FedwaveError(f"{options[0]!r} says how to read a log, but {what} is not one: leave it out.")
     if path.is_dir() or path.suffix == ".npz":
         for source in imports or ():
             import_parts(source)
@@ -179,7 +200,11 @@ def describe(
 def _experiment(how: Experiment) -> dict[str, Any]:
     at = [point for _, point in points(how)]
     about: dict[str, Any] = {"name": how.name, "network": how.network.file or how.network.kind}
-    about |= _network(network_of(at[0].network)) | {"schedulers": list(how.labels)}
+    network = network_of(at[0].network)
+    about |= _network(network) | {"schedulers": list(how.labels)}
+    logs = [part.summary for part in (network.fading, network.arrivals) if isinstance(part, (LogFading, LogArrivals))]
+    if any(logs):
+        about["log"] = "; ".join(sentence for summary in logs if summary for sentence in summary.sentences)
     if how.task is not None:
         task = {"dataset": how.task.dataset, "model": how.task.model, "aggregation": how.task.aggregation}
         about["task"] = {name: str(part) for name, part in task.items() if part is not None}
@@ -192,8 +217,29 @@ def _experiment(how: Experiment) -> dict[str, Any]:
 
 def _network(network: Network) -> dict[str, Any]:
     slots = np.unique(network.slots)
-    parts = {family: registry.text(getattr(network, family)) for family in ("fading", "success", "arrivals")}
+    parts = {family: getattr(network, family) for family in ("fading", "success", "arrivals", "availability")}
+    parts = {
+        family: repr(part) if part.name in ("log", "recorded") else registry.text(part)
+        for family, part in parts.items()
+    }
     return {"devices": network.size, "slots": slots.tolist() if len(slots) > 1 else int(slots[0]), **parts}
+
+
+def _log(what: str, options: Sequence[str]) -> LogSummary:
+    """What is in a log; without ``value=`` of the first kind of value that has a column of its own."""
+    given = registry.parse("fading", "log:" + ",".join(options)) | {"path": what}
+    summaries: list[LogSummary] = []
+    refusals: list[FedwaveError] = []
+    for value in [given["value"]] if "value" in given else COLUMNS:
+        try:
+            summaries.append(
+                registry.build("arrivals" if value == "count" else "fading", given | {"value": value}).summary
+            )
+        except FedwaveError as error:
+            refusals.append(error)
+    if not summaries:
+        raise refusals[0]
+    return max(summaries, key=lambda one: bool(one.column))  # the first of them
 
 
 def _run_folder(folder: Path) -> dict[str, Any]:

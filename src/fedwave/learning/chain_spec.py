@@ -1,9 +1,10 @@
 """Reads a model that is a plain chain of known layers, once for all backends.
 
-A layer is known by its exact type, since a subclass may compute something else, and only in the usual form: made by
-its constructor, without hooks and without methods of its own. To add a layer, add an entry to ``_KNOWN``: a test of the
-usual form. Each backend has a table of the layers that it computes (backends/batched_layers.py, backends/cpu/plan.py,
-backends/gpu/blocks.py); a backend without an entry refuses the chain, and torch vectorises the model.
+A layer is known by its exact type, since a subclass may compute something else, and only in the usual form: as its
+constructor made it, without hooks and without methods of its own. To add a layer, add an entry to ``_KNOWN``: a test
+of the usual form. Each backend has a table of the layers that it computes (backends/batched_layers.py,
+backends/cpu/plan.py, backends/gpu/blocks.py); a backend without an entry refuses the chain, and torch vectorises the
+model.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules import module as every_module
+from torch import nn
 
 from fedwave.learning.dropout import KeyedDropout
 
 _ON_IMAGES = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d)
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,6 @@ def known_layers(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
     layers = list(_chain(model))
     if not all(_is_known(layer) for _, layer in layers) or _shares_tensors(model):
         return None
-    if not all(p.numel() for p in model.parameters()):
-        return None
     return layers if _shapes_fit([layer for _, layer in layers]) else None
 
 
@@ -98,25 +95,17 @@ def _chain(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]
 
 
 def _is_plain_sequence(module: nn.Module) -> bool:
-    if not isinstance(module, nn.Sequential):
+    if not isinstance(module, nn.Sequential) or _is_changed(module):
         return False
     kind = type(module)
-    untouched = (
-        kind.forward is nn.Sequential.forward
-        and kind.__call__ is nn.Module.__call__
-        and kind.train is nn.Module.train
-        and kind.__iter__ is nn.Sequential.__iter__
-    )
-    return untouched and not _is_changed(module)
+    return kind.forward is nn.Sequential.forward and kind.train is nn.Module.train
 
 
 def _is_changed(module: nn.Module) -> bool:
     """Does the module have hooks, or methods of its own?"""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return (
-        any(getattr(module, name, None) for name in hooks)
-        or any(getattr(every_module, f"_global{name}", None) for name in hooks)
-        or any(callable(getattr(type(module), name, None)) for name in vars(module))
+    return any(getattr(module, name) for name in hooks) or any(
+        callable(getattr(type(module), name, None)) for name in vars(module)
     )
 
 
@@ -139,35 +128,16 @@ def _shapes_fit(layers: list[nn.Module]) -> bool:
     return flat
 
 
-# Tests of the usual form. Parameters and numbers of a layer can be replaced after it was made.
-
-
 def _usual_convolution(layer: nn.Conv2d) -> bool:
-    if layer.groups != 1 or layer.padding_mode != "zeros":
-        return False
-    if not all(_is_pair(p) for p in (layer.kernel_size, layer.stride, layer.dilation)):
-        return False
-    if not (_is_pair(layer.padding) or layer.padding in ("same", "valid")):
-        return False
-    return _has_parameters(layer, (layer.out_channels, layer.in_channels, *layer.kernel_size))
+    return layer.groups == 1 and layer.padding_mode == "zeros"
 
 
 def _usual_norm(layer: nn.BatchNorm2d) -> bool:
-    if layer.momentum is None or not layer.affine or not layer.track_running_stats:
-        return False
-    shape = (layer.num_features,)
-    sizes = [_shape(layer._buffers.get(name)) for name in _STATISTICS]
-    has_bias = layer._parameters.get("bias") is not None
-    return sizes == [shape, shape, ()] and has_bias and _has_parameters(layer, shape)
+    return layer.momentum is not None and layer.affine and layer.track_running_stats
 
 
 def _usual_pool(layer: nn.MaxPool2d) -> bool:
-    numbers = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
-    return not layer.return_indices and all(isinstance(number, int) or _is_pair(number) for number in numbers)
-
-
-def _usual_linear(layer: nn.Linear) -> bool:
-    return _has_parameters(layer, (layer.out_features, layer.in_features))
+    return not layer.return_indices
 
 
 def _usual_flatten(layer: nn.Flatten) -> bool:
@@ -178,37 +148,16 @@ def _always(layer: nn.Module) -> bool:
     return True
 
 
+_ALWAYS_USUAL = (nn.Linear, KeyedDropout, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Identity)
 _KNOWN: dict[type[nn.Module], Callable[[Any], bool]] = {
     nn.Conv2d: _usual_convolution,
     nn.BatchNorm2d: _usual_norm,
     nn.MaxPool2d: _usual_pool,
-    nn.Linear: _usual_linear,
     nn.Flatten: _usual_flatten,
-    KeyedDropout: _always,
-    nn.ReLU: _always,
-    nn.Tanh: _always,
-    nn.Sigmoid: _always,
-    nn.GELU: _always,
-    nn.Identity: _always,
+    **dict.fromkeys(_ALWAYS_USUAL, _always),
 }
 
 
 def _is_known(layer: nn.Module) -> bool:
     is_usual = _KNOWN.get(type(layer))
     return is_usual is not None and not _is_changed(layer) and is_usual(layer)
-
-
-def _has_parameters(layer: nn.Module, weight: tuple[int, ...]) -> bool:
-    """Are weight and bias parameters (not plain tensors) of the right shapes? The bias may be missing."""
-    if any(name in vars(layer) for name in ("weight", "bias")):
-        return False
-    shapes = [_shape(layer._parameters.get(name)) for name in ("weight", "bias")]
-    return shapes[0] == weight and shapes[1] in (None, weight[:1])
-
-
-def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
-    return None if tensor is None else tuple(tensor.shape)
-
-
-def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(n, int) for n in given)

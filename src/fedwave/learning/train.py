@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
@@ -10,7 +9,6 @@ from importlib import import_module
 from typing import Any, overload
 
 from fedwave.errors import FedwaveError, check_parameters, short_repr
-from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay
@@ -92,14 +90,12 @@ def train(
 def what_to_train(
     function: str, task: Task | str | Mapping[str, Any], sizes: EvaluationSizes | None, settings: Mapping[str, Any]
 ) -> tuple[Task, Settings, EvaluationSizes]:
-    """Checks the arguments that ``train`` and ``train_in_lock_step`` have in common; advises once to install numba."""
+    """Checks the arguments that ``train`` and ``train_in_lock_step`` have in common."""
     check_parameters(function, settings, [f.name for f in fields(Settings)])
     if not isinstance(sizes, EvaluationSizes | None):
         raise FedwaveError(f"sizes is {short_repr(sizes)}, must be fw.EvaluationSizes(...).")
-    made, how = task if isinstance(task, Task) else make_task(task), Settings(**settings)
-    if advice := numba_advice(lambda: made.new_model(0, 0), how):
-        warnings.warn(advice, stacklevel=3)
-    return made, how, sizes or EvaluationSizes()
+    made = task if isinstance(task, Task) else make_task(task)
+    return made, Settings(**settings), sizes or EvaluationSizes()
 
 
 def _bar(traces: Mapping[str, Trace], rounds: int) -> AbstractContextManager[Meter]:

@@ -7,6 +7,7 @@ over several rounds, is in schedulers/posterior.py.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,6 +66,10 @@ class Arrivals(ABC):
         ``block.draw(f)`` calls f(generator, (B, U)) for each instance and stacks the results.
         """
 
+    def for_devices(self, names: Sequence[str], size: int) -> Arrivals:
+        """The model for the devices of a network, whose names are empty or one each; a log is matched by name."""
+        return self
+
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         """Raises FedwaveError if the model cannot cover a run; a record has a number of rounds and devices."""
         return
@@ -97,7 +102,7 @@ class Poisson(Arrivals):
         return poisson_counts(block, rates)
 
     def chances(self, rates: FloatArray, most: int) -> FloatArray:
-        return _poisson_chances(rates, most)
+        return poisson_chances(rates, most)
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ class ZeroInflatedPoisson(Arrivals):
         return block.draw(lambda rng, shape: (rng.random(shape) >= self.silence) * rng.poisson(busy_rate, shape))
 
     def chances(self, rates: FloatArray, most: int) -> FloatArray:
-        busy = _poisson_chances(np.asarray(rates) / (1 - self.silence), most)
+        busy = poisson_chances(np.asarray(rates) / (1 - self.silence), most)
         nothing = np.zeros(most + 1)
         nothing[0] = 1.0
         return self.silence * nothing + (1 - self.silence) * busy
@@ -205,10 +210,11 @@ class RecordedArrivals(Recorded, Arrivals):
 
     def chances(self, rates: FloatArray, most: int) -> FloatArray:
         """Treated as Poisson, because the record is not known in advance."""
-        return _poisson_chances(rates, most)
+        return poisson_chances(rates, most)
 
 
-def _poisson_chances(rates: FloatArray, most: int) -> FloatArray:
+def poisson_chances(rates: FloatArray, most: int) -> FloatArray:
+    """P[m = 0], ..., P[m = most] of Poisson counts: ``[..., most + 1]``."""
     from scipy import special  # slow to import, and rarely needed
 
     m, theta = np.arange(most + 1), np.asarray(rates, dtype=np.float64)[..., None]

@@ -45,8 +45,12 @@ class Availability(ABC):
     name: ClassVar[str]
 
     independent: ClassVar[bool] = True  # are the rounds independent of each other?
-    shared: bool = False  # are all instances the same?
     arrivals_while_away: bool = False  # do they count as arrivals of the first round back?
+
+    @property
+    def shared(self) -> bool:
+        """Are all instances the same? A model of your own that draws no random numbers sets ``shared = True``."""
+        return False
 
     @abstractmethod
     def sample(self, block: Block, carry: Any) -> tuple[BoolArray, Any]:
@@ -62,7 +66,7 @@ class Always(Availability):
     """All devices are there in every round."""
 
     name = "always"
-    shared = True
+    shared: ClassVar[bool] = True
 
     def sample(self, block: Block, carry: Any) -> tuple[BoolArray, Any]:
         return np.ones((block.rounds, block.ids.size, block.devices), dtype=np.bool_), None
@@ -123,7 +127,7 @@ class Timetable(Availability):
     """
 
     name = "timetable"
-    shared = True
+    shared: ClassVar[bool] = True
 
     period: int = 24
     awake: int = 8

@@ -47,6 +47,8 @@ class Fading(ABC):
 
     independent: ClassVar[bool] = True  # are the rounds independent of each other?
 
+    absolute: bool = False  # does ``sample`` return linear SNRs in place of gains?
+
     @property
     def shared(self) -> bool:
         """Do all instances have the same gains, as with one record for all of them?
@@ -68,6 +70,14 @@ class Fading(ABC):
     @abstractmethod
     def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
         """Independent gains of this shape from the distribution of a single round, for later tries (HARQ)."""
+
+    def mean_snr(self) -> FloatArray:
+        """The mean SNR of each device, linear, ``[U]``; only of an absolute fading."""
+        raise NotImplementedError
+
+    def for_devices(self, names: Sequence[str], size: int) -> Fading:
+        """The model for the devices of a network, whose names are empty or one each; a log is matched by name."""
+        return self
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         """Raises FedwaveError if the model cannot cover a run; a record has a number of rounds and devices."""
@@ -228,7 +238,8 @@ class Shadowing(Fading):
     def __post_init__(self) -> None:
         check_number("Shadowing sigma_db", self.sigma_db, ">= 0")
         check_number("Shadowing correlation", self.correlation, ">= 0", "<= 1")
-        if not isinstance(self.fading, Fading) or isinstance(self.fading, (Shadowing, RecordedGains)):
+        replayed = type(self.fading).check_run is not Fading.check_run if isinstance(self.fading, Fading) else True
+        if replayed or isinstance(self.fading, Shadowing):
             raise FedwaveError(
                 f"Shadowing fading is a {type(self.fading).__name__}, must be a fading model "
                 "without shadowing of its own, such as Rayleigh()."

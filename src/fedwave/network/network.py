@@ -110,6 +110,9 @@ class Network:
             if isinstance(value, (str, Mapping)):
                 value = registry.build(name, value)
                 object.__setattr__(self, name, value)
+            if isinstance(value, (Fading, Arrivals)):
+                value = value.for_devices(self.table.name, self.size)
+                object.__setattr__(self, name, value)
             if not isinstance(value, base):
                 raise FedwaveError(
                     f"{name} is {value!r}, must be a {base.__name__} object or a name, such as {example!r}."
@@ -149,7 +152,11 @@ class Network:
 
     @cached_property
     def mean_snr(self) -> FloatArray:
-        """The mean SNR of each device (SINR where there is interference), linear, ``[U]``."""
+        """The mean SNR of each device (SINR where there is interference), linear, ``[U]``; as measured, if it was."""
+        if self.fading.absolute:
+            measured = checked(self.fading, "mean SNR", self.fading.mean_snr(), (self.size,))
+            freeze(measured)
+            return measured
         snr_db, distance_m = np.asarray(self.table.snr_db), np.asarray(self.table.distance_m)
         tx_power_dbm, noise_mw = np.asarray(self.table.tx_power_dbm), 10 ** (np.float64(self.noise_dbm) / 10)
         loss_db = self.pathloss_intercept_db + self.pathloss_slope_db * np.log10(distance_m / 1000.0)

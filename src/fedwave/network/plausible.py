@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.network.fading import RecordedGains
-
 if TYPE_CHECKING:
     from fedwave.network.network import Network
 
 
+_NEVER = 1e-28  # mean SNR of a device without a channel
 _LEAST_SERVED = 0.1  # share of the arrivals that a scheduler should be able to serve
 
 
@@ -42,9 +41,13 @@ def _oddities(network: Network) -> Iterator[str]:
         yield from _outside("pathloss_slope_db", slope, 10, 100, "the exponent? Then ten times as much", "")
         yield from _outside("pathloss_intercept_db", intercept, 60, 250, "the loss at 1 m, not at 1 km?", "")
     yield from _outside("rate", table.column("rate"), 0, 10_000, "", "samples, not shards?")
-    if isinstance(network.fading, RecordedGains):
-        mean = np.array([network.fading.gains.mean()])
+    record = getattr(network.fading, "record", None)
+    if network.fading.absolute:
+        heard = network.mean_snr[network.mean_snr > _NEVER]
+        yield from _outside("measured mean SNR in dB", 10 * np.log10(heard), -30, 70, "RSRP?", "a linear ratio?")
+    elif record is not None:
         cause = "dB given as linear, or SNR given as gain?"
+        mean = np.array([record.mean()])
         yield from _outside("mean of the recorded gains, which should be about 1", mean, 1 / 3, 3, "dB?", cause)
     yield from _lost(network)
 

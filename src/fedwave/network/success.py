@@ -5,6 +5,7 @@ All are computed in float64: p is exactly 1 at high SNR, and schedulers rank by 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from fedwave.types import FloatArray
 _NODES = 64
 _LEVELS = 24
 _MOST = 10**9  # blocks, bits and tries
+# Headings of link simulators, without capitals and signs. Eb/N0 is not the SNR: it lacks the bits per symbol.
+_SNR_HEADINGS = ("snr", "sinr", "sinrdb", "esno", "esnodb", "esn0", "esn0db")
+_ERROR_HEADINGS = ("bler", "per", "fer", "blockerrorrate", "packeterrorrate", "frameerrorrate", "errorrate")
 
 
 class SuccessModel(ABC):
@@ -220,7 +224,8 @@ class Table(SuccessModel):
     * ``snr_db``: two or more SNRs in dB, increasing
     * ``error_rate``: the block error rate at each, from 0 to 1
 
-    The text form names a CSV file with these two columns: "table:path=error_rates.csv".
+    The text form names a CSV file with these two columns, as link simulators write it: "table:path=error_rates.csv".
+    ``from_file`` says how a column of several is chosen: "table:path=error_rates.csv,column=MCS 5".
 
     >>> import fedwave as fw
     >>> import numpy as np
@@ -256,16 +261,25 @@ class Table(SuccessModel):
         object.__setattr__(self, "error_rate", tuple(y.tolist()))
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Table:
-        """Reads the columns ``snr_db`` and ``error_rate`` of a CSV file, in any order of lines."""
+    def from_file(cls, path: str | Path, column: str | None = None, mcs: float | None = None) -> Table:
+        """Reads a CSV file with a column of SNRs in dB and one or more of block error rates, in any order of lines.
+
+        Common headings are known: snr_db, SNR (dB), SINR, Es/N0; error_rate, BLER, PER, FER. ``column`` names one of
+        several error rates, such as "MCS 5". ``mcs`` takes the lines with this number in the column "mcs".
+        """
         what = f"error-rate table {path}"
         heading, fields = read_table(path, what)
-        if missing := {"snr_db", "error_rate"} - set(heading):
-            raise FedwaveError(f"{what} has no column {min(missing)!r}: it must have the headings snr_db,error_rate.")
-        x, y = heading.index("snr_db"), heading.index("error_rate")
+        x = _heading(what, heading, "snr_db", _SNR_HEADINGS)
+        y = _heading(what, heading, str(column or "error_rate"), () if column else _ERROR_HEADINGS)
+        lines = list(enumerate(fields, 1))
+        if mcs is not None:
+            at = _heading(what, heading, "mcs", ("mcsindex", "imcs"))
+            lines = [(i, row) for i, row in lines if as_number(row[at], f"{what}, line {i}: mcs") == mcs]
+            if not lines:
+                raise FedwaveError(f"{what} has no line with mcs {short_repr(mcs)}: choose one that it has.")
         rows = [
-            (as_number(row[x], f"{what}, line {i}: snr_db"), as_number(row[y], f"{what}, line {i}: error_rate"))
-            for i, row in enumerate(fields, 1)
+            (as_number(row[x], f"{what}, line {i}: {heading[x]}"), as_number(row[y], f"{what}, line {i}: {heading[y]}"))
+            for i, row in lines
         ]
         rows.sort()
         return cls(tuple(x for x, _ in rows), tuple(y for _, y in rows))
@@ -342,6 +356,20 @@ class Harq(SuccessModel):
         if self.tries == 1:
             return self.model.probability(snr)
         return self.model.mean_over_tries(snr, mean_snr, fading, self.tries - 1)
+
+
+def _heading(what: str, headings: list[str], name: str, others: tuple[str, ...]) -> int:
+    """The place of the column of this name, or of the first that is called otherwise."""
+    if name in headings:
+        return headings.index(name)
+    plain = [re.sub("[^a-z0-9]", "", one.lower()) for one in headings]
+    found = [plain.index(one) for one in (re.sub("[^a-z0-9]", "", name.lower()), *others) if one in plain]
+    if not found:
+        raise FedwaveError(
+            f"{what} has no column {name!r}, but {short_repr(headings)}: give it headings like snr_db,error_rate, or "
+            "name the error rates with column."
+        )
+    return found[0]
 
 
 def _chance_to_exceed(level: float, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:

@@ -136,7 +136,7 @@ class World:
     def _block(self, number: int, purpose: str) -> Block:
         generators = tuple(stream(self.seed, purpose, int(i), number) for i in self.ids)
         first = 1 + number * self.block_rounds
-        return Block(first, self.block_rounds, self.network.size, self.ids, generators)
+        return Block(first, self.block_rounds, self.network.size, self.ids, generators, self.seed)
 
     def _arrivals(self, number: int) -> IntArray:
         arrivals = self.network.arrivals
@@ -148,8 +148,8 @@ class World:
     ) -> Iterator[WorldRound]:
         """Draws the rest of a block, whose ``_remembered`` part is known, and cuts it into the wanted rounds."""
         net = self.network
-        snr = net.mean_snr * gain
-        freeze(snr)
+        snr, gain = (gain, gain / net.mean_snr) if net.fading.absolute else (net.mean_snr * gain, gain)
+        freeze(snr, gain)
         success = net.success.expected(snr, net.mean_snr, net.fading)
         success = checked(net.success, "probabilities", success, self._shape, most=1)
         luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))

@@ -44,6 +44,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "gauss-markov": "fedwave.network.fading:GaussMarkov",
         "shadowing": "fedwave.network.fading:Shadowing",
         "recorded": "fedwave.network.fading:RecordedGains",
+        "log": "fedwave.network.logs:LogFading",
     },
     "success": {
         "turbo": "fedwave.network.success:Turbo",
@@ -59,6 +60,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "negative-binomial": "fedwave.network.arrivals:NegativeBinomial",
         "zero-inflated-poisson": "fedwave.network.arrivals:ZeroInflatedPoisson",
         "recorded": "fedwave.network.arrivals:RecordedArrivals",
+        "log": "fedwave.network.logs:LogArrivals",
     },
     "availability": {
         "always": "fedwave.network.availability:Always",

@@ -26,7 +26,11 @@ Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 _P = TypeVar("_P")
 
 FAMILIES = tuple(BUILT_IN)
-_WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ
+_WORDS = {
+    "success": "success model",
+    "availability": "availability model",
+    "aggregation": "aggregation rule",
+}  # where they differ
 _LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _LONGEST_NAME = 80
 _own: dict[str, dict[str, Any]] = {family: {} for family in FAMILIES}
@@ -242,8 +246,11 @@ def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> No
 
 
 def parameter_names(family: str, name: str) -> tuple[str, ...]:
-    """The parameters of a part; with "path" if it can be read from a file."""
-    return _parameter_names(find(family, name))
+    """The parameters of a part; of one that is read from a file, those of the reader and what else has no default."""
+    kind = find(family, name)
+    read = _parameters(kind.from_file) if hasattr(kind, "from_file") else {}
+    own = (name for name, default in _parameters(kind).items() if not read or default is MISSING)
+    return tuple(dict.fromkeys((*read, *own)))
 
 
 def inner_families(family: str, name: str) -> dict[str, str]:
@@ -312,8 +319,8 @@ def _parameters(kind: Any) -> dict[str, Any]:
 
 
 def _parameter_names(kind: Any) -> tuple[str, ...]:
-    own = tuple(_parameters(kind))
-    return ("path", *own) if hasattr(kind, "from_file") else own
+    reader = getattr(kind, "from_file", None)
+    return tuple(dict.fromkeys((*(_parameters(reader) if reader else ()), *_parameters(kind))))
 
 
 @cache

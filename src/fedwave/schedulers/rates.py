@@ -296,4 +296,5 @@ def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
     A real device that was restarted may hold less than before; then nothing has arrived.
     """
     held_at_the_end = seen.reported + seen.waiting  # one of them is 0
-    return np.maximum(held_at_the_end - state["load_before"], 0)
+    arrived: IntArray = np.maximum(held_at_the_end - state["load_before"], 0)
+    return arrived

@@ -1,9 +1,8 @@
-"""MNIST and CIFAR-10 from files: their folder, their pixels, files that are refused; the real ones where present."""
+"""MNIST and CIFAR-10 from files: their folder, their pixels, files that are refused."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import sys
 from pathlib import Path
 
@@ -15,11 +14,7 @@ from published import Contents, put, tiny
 from fedwave.errors import FedwaveError
 from fedwave.files import cache
 from fedwave.learning.datasets.mnist_cifar import load_dataset
-from fedwave.learning.datasets.original_files import MD5, NoData, data_folder, md5_hex, missing_files
-
-REAL = Path(os.environ.get("FEDWAVE_DATA") or os.devnull)  # as it was before any test changed it
-NEEDED = {name: missing_files(name, REAL) for name in MD5}
-
+from fedwave.learning.datasets.original_files import NoData, data_folder, md5_hex
 
 FILE = "t10k-labels-idx1-ubyte.gz"
 
@@ -109,25 +104,3 @@ def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "user_cache_path", lambda *_, **__: Path("~/.cache/fedwave"))
     with pytest.raises(FedwaveError, match=r"no home folder .* FEDWAVE_DATA"):
         data_folder()
-
-
-@pytest.mark.skipif(bool(NEEDED["mnist"]), reason="FEDWAVE_DATA names no folder with mnist/*.gz")
-def test_the_real_mnist() -> None:
-    data = load_dataset("mnist", REAL, fetch=False)
-    assert data.train_images.shape == (60000, 1, 28, 28)
-    assert data.test_images.shape == (10000, 1, 28, 28)
-    counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(data.train_labels).tolist() == counts
-    assert abs(data.train_images.mean(dtype=float)) < 1e-3
-    assert abs(data.train_images.std(dtype=float) - 1) < 1e-3
-
-
-@pytest.mark.skipif(bool(NEEDED["cifar10"]), reason="FEDWAVE_DATA has no folder with cifar10/*.bin")
-def test_the_real_cifar10() -> None:
-    data = load_dataset("cifar10", REAL, fetch=False)
-    assert data.train_images.shape == (50000, 3, 32, 32)
-    assert np.bincount(data.train_labels).tolist() == [5000] * 10
-    assert np.bincount(data.test_labels).tolist() == [1000] * 10
-    for channel in range(3):
-        assert abs(data.train_images[:, channel].mean(dtype=float)) < 1e-3
-        assert abs(data.train_images[:, channel].std(dtype=float) - 1) < 1e-3

@@ -20,7 +20,7 @@ from fedwave.types import Array
 if TYPE_CHECKING:
     import xarray as xr
 
-WORLD = ("gains", "arrivals", "uploads", "broadcasts")
+WORLD = ("gains", "arrivals", "uploads", "broadcasts", "availability")
 LEARNT = ("accuracy", "loss", "accuracy_on_all", "worst_class", "spikes")
 _WORDS = {"uploads": "transmission luck", "broadcasts": "missed broadcasts"}
 

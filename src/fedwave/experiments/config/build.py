@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CLASSES = 10  # of every built-in dataset
 NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
-RADIO = ("fading", "success", "arrivals")
+RADIO = ("fading", "success", "arrivals")  # parts that every network has
 _LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
 
 
@@ -133,26 +133,17 @@ def settings_for_model(config: TrainingConfig, task: TaskConfig) -> Settings:
     return used.for_model(bare_model(task.dataset, task.model))
 
 
-def training_advice(experiment: Experiment) -> str | None:
-    """What to install so that an experiment trains faster; None: nothing."""
-    task = experiment.task
-    if task is None:
-        return None
-    from fedwave.learning.backends.cpu.chain import numba_advice
-    from fedwave.learning.task import bare_model
-
-    return numba_advice(lambda: bare_model(task.dataset, task.model), settings_of(experiment.training)[0])
-
-
 def network_of(config: NetworkConfig) -> Network:
     """The network that a configuration describes.
 
     >>> network_of(NetworkConfig(fading="rician:k_factor=6", slots=3)).slots
     3
     """
-    given = {name: getattr(config, name) for name in (*RADIO, "slots", "gamma", "rate")}
+    given = {name: getattr(config, name) for name in (*RADIO, "availability", "slots", "gamma", "rate")}
     changes = config.set | {name: value for name, value in given.items() if value is not None}
-    changes |= {name: check_part(name, changes[name], f"network.{name}") for name in RADIO if name in changes}
+    changes |= {
+        name: check_part(name, changes[name], f"network.{name}") for name in (*RADIO, "availability") if name in changes
+    }
     with refusals_at("network"):
         if config.kind == "random":
             size = {} if config.devices is None else {"devices": config.devices}

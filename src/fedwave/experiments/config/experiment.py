@@ -52,6 +52,8 @@ class NetworkConfig(Checked):
     """Success model, such as turbo, harq:tries=3 or {name: harq, tries: 3}."""
     arrivals: Part | None = None
     """Arrivals, such as poisson or negative-binomial:dispersion=2."""
+    availability: Part | None = None
+    """Rounds in which devices are there, such as on-off:mean_on=20,mean_off=5; left out: always."""
     rate: Amount | None = None
     """Mean number of shards that arrive at a device in a round, the same for all devices."""
     set: dict[str, AnyNumber] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """The files that an experiment names: the user's own code, device tables, records, curves, data.
 
 The fields `imports` and `network.file` are files, and the parameters path, file, ..._path and ..._file of a part are;
-paths, files, ..._paths and ..._files are lists of them. Any other text parameter, or text in a list, is a file if it
+paths, files, ..._paths and ..._files are lists of them. A log may be a folder or a pattern of files, which are then
+named one by one, or a mapping from device names to files. Any other text parameter, or text in a list, is a file if it
 looks like one (with an ending or a slash) and there is one.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.sweep import to_mapping
+from fedwave.network.log_files import named_files
 from fedwave.parts import registry
 from fedwave.parts.user_code import is_module
 
@@ -77,6 +79,8 @@ def _changed(content: Mapping[str, Any], change: Change) -> dict[str, Any]:
         return files[text]
 
     found = {key: _value(key.rpartition(".")[2], value, noted) for key, value in content.items()}
+    if found.get("name") == "log" and isinstance(found.get("path"), (str, list)):
+        found["path"] = named_files(found["path"])  # each is pinned by itself
     one = "|".join(map(re.escape, sorted(files, key=len, reverse=True)))
     for key in ("as", "against"):
         if files and isinstance(found.get(key), str):
@@ -87,7 +91,7 @@ def _changed(content: Mapping[str, Any], change: Change) -> dict[str, Any]:
 def _value(name: str, value: Any, change: Change) -> Any:
     """The value of a field or a parameter. One of the wrong type is left to be refused elsewhere."""
     if isinstance(value, Mapping):
-        return _changed(value, change)
+        return {k: _value(name, v, change) for k, v in value.items()} if name == "path" else _changed(value, change)
     if isinstance(value, (list, tuple)):
         return [_value(name.removesuffix("s"), one, change) for one in value]
     if not isinstance(value, str) or not value or name in _TEXTS or "://" in value:

@@ -15,6 +15,7 @@ PARTS = {
     "network.fading": "fading",
     "network.success": "success",
     "network.arrivals": "arrivals",
+    "network.availability": "availability",
     "schedulers": "scheduler",
     "metrics": "metric",
     "task.dataset": "dataset",

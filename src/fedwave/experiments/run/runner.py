@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import WorkFailed, as_int, extra_for, plural
-from fedwave.experiments.config.build import check, network_of, prepare, training_advice
+from fedwave.experiments.config.build import check, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, resolved, units_of
@@ -197,8 +197,6 @@ def _unfinished(store: RunFolder, progress: _Progress) -> list[Unit]:
 
 def _do(job: Job, engine: Engine, progress: _Progress, keep: Callable[[Unit, xr.Dataset, float], object]) -> None:
     progress.event("started")
-    if advice := next(filter(None, map(training_advice, _points(job.units))), None):
-        progress.event("warning", message=advice)
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
     with closing(engine(job)) as finished:
         for unit, data, seconds in finished:

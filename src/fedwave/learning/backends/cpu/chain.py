@@ -9,9 +9,8 @@ gives None and torch trains the model. No product is left to a BLAS library, so 
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -21,11 +20,11 @@ from torch import Tensor, nn
 
 from fedwave.learning.backends.base import Backend, Precision
 from fedwave.learning.backends.cpu.plan import ChainPlan, plan_chain, supports
-from fedwave.learning.chain_spec import ChainSpec, known_layers
+from fedwave.learning.chain_spec import ChainSpec
 from fedwave.learning.dropout import key_dropout
 from fedwave.learning.model_rows import Layout, ModelRows, carried_state
 from fedwave.learning.sampling import Batches
-from fedwave.learning.settings import Settings, one_thread
+from fedwave.learning.settings import one_thread
 from fedwave.learning.task import Task
 from fedwave.types import Array, IntArray
 
@@ -40,23 +39,7 @@ _NO_NUMBA = (
 )
 
 
-def numba_advice(make: Callable[[], nn.Module], settings: Settings) -> str | None:
-    """The advice to install numba; None if numba is installed or would not train this model."""
-    if settings.device != "cpu" or settings.precision == "bfloat16":
-        return None
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return None if known_layers(make()) is None else _NO_NUMBA
-    return None
-
-
-@dataclass(frozen=True)
-class _Workspace:
-    """The memory of one thread for one batch size."""
-
-    plan: ChainPlan
-    memory: Array
+_Workspaces = dict[int, tuple[ChainPlan, Array]]  # a plan and its memory, by batch size
 
 
 class NumbaBackend(Backend):
@@ -65,14 +48,13 @@ class NumbaBackend(Backend):
     @classmethod
     def of(cls, task: Task, precision: Precision) -> NumbaBackend | None:
         """None if compiled code cannot train this model in this precision, and without numba."""
-        steps = _compiled_steps()
-        if steps is None or precision.half is not None:
+        if precision.half is not None:
             return None
         model = task.new_model(0, 0).to(precision.dtype)
         key_dropout(model)
         with one_thread():
             spec = ChainSpec.of(model, task.dataset.train_images.shape[1:])
-            if spec is None or not supports(spec):
+            if spec is None or not supports(spec) or (steps := _compiled_steps()) is None:
                 return None
             made = cls(task, model, spec, steps)
             return made if made._matches_torch(model, task.dataset.train_images[:_TRIED]) else None
@@ -101,7 +83,7 @@ class NumbaBackend(Backend):
         # The least that a batch norm sees of a sample.
         norms = [place.before for place in spec.layers if isinstance(place.layer, nn.BatchNorm2d)]
         self._pixels = min((shape[1] * shape[2] for shape in norms), default=0)
-        self._free: queue.SimpleQueue[dict[int, _Workspace]] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[_Workspaces] = queue.SimpleQueue()
 
     def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
         models = rows.padded(len(rows))  # a copy
@@ -136,23 +118,12 @@ class NumbaBackend(Backend):
             if size * self._pixels == 1:
                 raise ValueError("batch norm needs more than one value per channel in training.")
             samples = np.ascontiguousarray(steps[done : done + len(list(group)), :size], dtype=np.int64)
-            workspace = self._workspace(workspaces, size)
-            plan, memory = workspace.plan, workspace.memory
+            plan, memory = self._workspace(workspaces, size)
             memory[: self._size] = state
             memory[plan.start : plan.start + self._trained] = start
-            self._steps.run_steps(
-                memory,
-                plan.table,
-                plan.ops,
-                plan.numbers,
-                plan.step_positions(self._trained),
-                self._images,
-                self._labels,
-                samples,
-                done,
-                np.uint64(key),
-                *self._rates,
-            )
+            tables, positions = (plan.table, plan.ops, plan.numbers), plan.step_positions(self._trained)
+            data = self._images, self._labels, samples
+            self._steps.run_steps(memory, *tables, positions, *data, done, np.uint64(key), *self._rates)
             state[:] = memory[: self._size]
             done += len(samples)
         self._free.put(workspaces)
@@ -176,8 +147,7 @@ class NumbaBackend(Backend):
         found = []
         for first in range(0, len(images), _IMAGES_AT_ONCE):
             samples = np.arange(first, min(first + _IMAGES_AT_ONCE, len(images)))
-            workspace = self._workspace(workspaces, len(samples))
-            plan, memory = workspace.plan, workspace.memory
+            plan, memory = self._workspace(workspaces, len(samples))
             memory[: self._trained] = w
             for name, where in self._rest.items():
                 memory[where] = rest[name].reshape(-1)
@@ -199,20 +169,20 @@ class NumbaBackend(Backend):
             np.allclose(found, wanted, rtol=exact, atol=exact * (1 + np.abs(wanted).max()))
         )
 
-    def _free_workspaces(self) -> dict[int, _Workspace]:
+    def _free_workspaces(self) -> _Workspaces:
         """Memory that no other thread uses now, by batch size."""
         try:
             return self._free.get_nowait()
         except queue.Empty:
             return {}
 
-    def _workspace(self, workspaces: dict[int, _Workspace], size: int) -> _Workspace:
+    def _workspace(self, workspaces: _Workspaces, size: int) -> tuple[ChainPlan, Array]:
         workspace = workspaces.pop(size, None)
         if workspace is None:
             while len(workspaces) >= _SIZES_KEPT:
                 del workspaces[next(iter(workspaces))]  # the one not used for longest
             plan = plan_chain(self._spec, self._positions, self._names, self._size, size)
-            workspace = _Workspace(plan, _zeros(plan.size, self._dtype))
+            workspace = plan, _zeros(plan.size, self._dtype)
         workspaces[size] = workspace
         return workspace
 
@@ -225,13 +195,14 @@ def _zeros(size: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _compiled_steps() -> Any:
-    """The compiled steps; None if numba is missing or switched off."""
+    """The compiled steps; None if numba is switched off or, with a warning, missing."""
     try:
         import numba
-
-        if numba.config.DISABLE_JIT:
-            return None
-        from fedwave.learning.backends.cpu import steps
     except ImportError:
+        warnings.warn(_NO_NUMBA, stacklevel=2)
         return None
+    if numba.config.DISABLE_JIT:
+        return None
+    from fedwave.learning.backends.cpu import steps
+
     return steps

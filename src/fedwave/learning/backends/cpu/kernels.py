@@ -31,105 +31,50 @@ from fedwave.learning.backends.cpu.vectors import larger, read_vector, splat, ve
 def conv_forward(m, t, op, n):
     """A convolution: a product for each row of the output, which reads rows of the input in place."""
     if op[plan.PACKED]:
-        _pack(m, op, n)
-    depth = op[plan.C] * op[plan.KH] * op[plan.KW]
-    run = op[plan.WO] * n
+        _pack(m, op, n, op[plan.X], op[plan.P], False)
+    depth, run = op[plan.C] * op[plan.KH] * op[plan.KW], op[plan.WO] * n
     line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
-    begin = 1 if op[plan.B] >= 0 else 0
-    for y in range(op[plan.HO]):
-        matrix_product(
-            m,
-            t,
-            op[plan.O],
-            op[plan.W],
-            depth,
-            np.int64(1),
-            op[plan.P] + y * line,
-            op[plan.T_IN],
-            depth,
-            op[plan.Y] + y * run,
-            op[plan.T_OUT],
-            run,
-            begin,
-            op[plan.B],
-        )
+    w, bias, one = op[plan.W], op[plan.B], np.int64(1)
+    begin = 1 if bias >= 0 else 0
+    for i in range(op[plan.HO]):
+        x, y = op[plan.P] + i * line, op[plan.Y] + i * run
+        matrix_product(m, t, op[plan.O], w, depth, one, x, op[plan.T_IN], depth, y, op[plan.T_OUT], run, begin, bias)
 
 
 @kernel
-def _pack(m, op, n):
-    """Copy the input into its padding, with columns that are a stride apart side by side."""
+def _pack(m, op, n, image, frame, back):
+    """Copy an image into its padding, with columns that are a stride apart side by side; or ``back`` out of it."""
     sx, wq = op[plan.SX], op[plan.WQ]
     for c in range(op[plan.C]):
         for y in range(op[plan.H]):
-            from_ = op[plan.X] + (c * op[plan.H] + y) * op[plan.WD] * n
-            to = op[plan.P] + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
+            row = image + (c * op[plan.H] + y) * op[plan.WD] * n
+            framed = frame + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
             for x in range(op[plan.WD]):
                 across = x + op[plan.LEFT]
-                at = to + ((across % sx) * wq + across // sx) * n
+                at, inside = framed + ((across % sx) * wq + across // sx) * n, row + x * n
+                source, target = (at, inside) if back else (inside, at)
                 for i in range(n):
-                    m[at + i] = m[from_ + x * n + i]
-
-
-@kernel
-def _unpack_gradient(m, op, n):
-    sx, wq = op[plan.SX], op[plan.WQ]
-    for c in range(op[plan.C]):
-        for y in range(op[plan.H]):
-            to = op[plan.GX] + (c * op[plan.H] + y) * op[plan.WD] * n
-            from_ = op[plan.GP] + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
-            for x in range(op[plan.WD]):
-                across = x + op[plan.LEFT]
-                at = from_ + ((across % sx) * wq + across // sx) * n
-                for i in range(n):
-                    m[to + x * n + i] = m[at + i]
+                    m[target + i] = m[source + i]
 
 
 @inlined
 def conv_backward(m, t, op, n, g):
     """The gradients by weight and bias, and by the input where it is needed: each output row adds to its input rows."""
-    depth = op[plan.C] * op[plan.KH] * op[plan.KW]
-    run = op[plan.WO] * n
+    depth, run, rows = op[plan.C] * op[plan.KH] * op[plan.KW], op[plan.WO] * n, op[plan.HO]
     line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
-    dot_products(
-        m,
-        t,
-        op[plan.O],
-        depth,
-        op[plan.GY],
-        op[plan.T_OUT],
-        run,
-        op[plan.P],
-        op[plan.T_IN],
-        line,
-        op[plan.HO],
-        run,
-        op[plan.W] + g,
-    )
+    outputs, w, gy, t_in, t_out = op[plan.O], op[plan.W], op[plan.GY], op[plan.T_IN], op[plan.T_OUT]
+    dot_products(m, t, outputs, depth, gy, t_out, run, op[plan.P], t_in, line, rows, run, w + g)
     if op[plan.B] >= 0:
-        row_sums(m, op[plan.O], op[plan.HO] * run, op[plan.GY], op[plan.B] + g)
+        row_sums(m, outputs, rows * run, gy, op[plan.B] + g)
     if op[plan.GX] < 0:
         return
-    size = op[plan.C] * op[plan.HP] * op[plan.SX] * op[plan.WQ] * n
-    fill(m, op[plan.GP], size)
-    for y in range(op[plan.HO]):
-        matrix_product(
-            m,
-            t,
-            depth,
-            op[plan.W],
-            np.int64(1),
-            depth,
-            op[plan.GY] + y * run,
-            op[plan.T_OUT],
-            op[plan.O],
-            op[plan.GP] + y * line,
-            op[plan.T_IN],
-            run,
-            np.int64(2),
-            np.int64(0),
-        )
+    fill(m, op[plan.GP], op[plan.C] * op[plan.HP] * op[plan.SX] * op[plan.WQ] * n)
+    one, adds, none = np.int64(1), np.int64(2), np.int64(0)
+    for i in range(rows):
+        to = op[plan.GP] + i * line
+        matrix_product(m, t, depth, w, one, depth, gy + i * run, t_out, outputs, to, t_in, run, adds, none)
     if op[plan.PACKED]:
-        _unpack_gradient(m, op, n)
+        _pack(m, op, n, op[plan.GX], op[plan.GP], True)
 
 
 @kernel
@@ -228,68 +173,27 @@ def _any_pool_backward(m, op, n):
 @inlined
 def linear_forward(m, t, op, n):
     """Weights times features."""
-    begin = 1 if op[plan.B] >= 0 else 0
-    matrix_product(
-        m,
-        t,
-        op[plan.O],
-        op[plan.W],
-        op[plan.C],
-        np.int64(1),
-        op[plan.X],
-        op[plan.T_IN],
-        op[plan.C],
-        op[plan.Y],
-        op[plan.T_OUT],
-        n,
-        begin,
-        op[plan.B],
-    )
+    w, features, bias, one = op[plan.W], op[plan.C], op[plan.B], np.int64(1)
+    begin = 1 if bias >= 0 else 0
+    x, t_in, y, t_out = op[plan.X], op[plan.T_IN], op[plan.Y], op[plan.T_OUT]
+    matrix_product(m, t, op[plan.O], w, features, one, x, t_in, features, y, t_out, n, begin, bias)
 
 
 @inlined
 def linear_backward(m, t, op, n, g):
     """The gradients by weight and bias, and by the input where it is needed."""
-    features, outputs = op[plan.C], op[plan.O]
-    x, turned = op[plan.X], op[plan.SAVED]
+    features, outputs, w, gy = op[plan.C], op[plan.O], op[plan.W], op[plan.GY]
+    x, turned, t_turned, one, none = op[plan.X], op[plan.SAVED], op[plan.T_TURNED], np.int64(1), np.int64(0)
     for f in range(features):
         for i in range(n):
             m[turned + i * features + f] = m[x + f * n + i]
-    matrix_product(
-        m,
-        t,
-        outputs,
-        op[plan.GY],
-        n,
-        np.int64(1),
-        turned,
-        op[plan.T_TURNED],
-        n,
-        op[plan.W] + g,
-        op[plan.T_WEIGHTS],
-        features,
-        np.int64(0),
-        np.int64(0),
-    )
+    t_weights = op[plan.T_WEIGHTS]
+    matrix_product(m, t, outputs, gy, n, one, turned, t_turned, n, w + g, t_weights, features, none, none)
     if op[plan.B] >= 0:
-        row_sums(m, outputs, n, op[plan.GY], op[plan.B] + g)
+        row_sums(m, outputs, n, gy, op[plan.B] + g)
     if op[plan.GX] >= 0:
-        matrix_product(
-            m,
-            t,
-            features,
-            op[plan.W],
-            np.int64(1),
-            features,
-            op[plan.GY],
-            op[plan.T_OUT],
-            outputs,
-            op[plan.GX],
-            op[plan.T_IN],
-            n,
-            np.int64(0),
-            np.int64(0),
-        )
+        gx, t_in, t_out = op[plan.GX], op[plan.T_IN], op[plan.T_OUT]
+        matrix_product(m, t, features, w, one, features, gy, t_out, outputs, gx, t_in, n, none, none)
 
 
 @reordering

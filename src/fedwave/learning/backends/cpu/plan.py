@@ -52,7 +52,6 @@ class ChainPlan:
     start: int  # position of the start of training; parameters and statistics lie at 0
     gradients: int
     first: int  # the first layer that is trained
-    features: int  # of a sample
     classes: int
     output: int  # position of the logits, and of their gradient
     output_gradient: int
@@ -150,8 +149,7 @@ def plan_chain(spec: ChainSpec, positions: Mapping[str, int], trained: set[str],
         for i, (place, _) in enumerate(layers)
         if any(f"{place.name}.{part}" in trained for part in ("weight", "bias"))
     )
-    features = int(np.prod(layers[0][0].before))
-    at, gradient = memory.take(features * batch), -1
+    at, gradient = memory.take(int(np.prod(layers[0][0].before)) * batch), -1
     for i, (place, with_relu) in enumerate(layers):
         op = ops[i]
         op[X], op[GX] = at, gradient
@@ -164,9 +162,7 @@ def plan_chain(spec: ChainSpec, positions: Mapping[str, int], trained: set[str],
         _WRITERS[type(place.layer)](_Row(op, numbers[i], place, with_relu, batch, memory, table), place.layer)
     assert state == 0
     classes = layers[-1][0].after[0]
-    return ChainPlan(
-        batch, ops, numbers, table.done(), memory.size, start, gradients, first, features, classes, at, gradient
-    )
+    return ChainPlan(batch, ops, numbers, table.done(), memory.size, start, gradients, first, classes, at, gradient)
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -110,15 +110,7 @@ def _compiled(sources: str) -> Any:
             way = np.int64(_EVALUATES)
             _pass(m, t, ops, numbers, i, len(samples), nothing, way, np.uint64(0), nothing)
 
-    @cached
-    def run_layer(m, t, ops, numbers, i, n, g, backward, times):
-        """One layer, ``times`` times, to measure it."""
-        _ = sources
-        for _ in range(times):
-            way = np.int64(_BACK if backward else _TRAINS)
-            _pass(m, t, ops, numbers, i, n, g, way, np.uint64(0), np.int64(1))
-
-    return run_steps, run_forward, run_layer
+    return run_steps, run_forward
 
 
-run_steps, run_forward, run_layer = _compiled(_SOURCES)
+run_steps, run_forward = _compiled(_SOURCES)

@@ -16,8 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 _FEATURES = binding.get_host_cpu_features()
-_WIDE = bool(_FEATURES.get("avx512f"))
-_BYTES = 64 if _WIDE else 32 if _FEATURES.get("avx2") or _FEATURES.get("avx") else 16
+_BYTES = 64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx2") or _FEATURES.get("avx") else 16
 # Sums of a tile: rows x vectors. AVX2 has 16 registers, AVX-512 and NEON have 32.
 ROWS = 4
 MOST_VECTORS = 3 if _BYTES == 32 else 5
@@ -95,10 +94,10 @@ class _Code:
             found = self.builder.add(found, term)
         return found
 
-    def splat(self, value: Any) -> Any:
-        first = self.builder.insert_element(
-            ir.Constant(self.vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0)
-        )
+    def splat(self, value: Any, vector: Any = None) -> Any:
+        """One number, repeated; ``vector`` is the type, unless it is that of the memory."""
+        blank = ir.Constant(vector or self.vector, ir.Undefined)
+        first = self.builder.insert_element(blank, value, ir.Constant(ir.IntType(32), 0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
         return self.builder.shuffle_vector(first, first, zeros)
 
@@ -126,10 +125,7 @@ class _Code:
         """A mask of the first ``count`` numbers."""
         kind = ir.VectorType(self.index, self.width)
         numbers = ir.Constant(kind, list(range(self.width)))
-        counts = self.builder.insert_element(ir.Constant(kind, ir.Undefined), count, ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
-        counts = self.builder.shuffle_vector(counts, counts, zeros)
-        return self.builder.icmp_signed("<", numbers, counts)
+        return self.builder.icmp_signed("<", numbers, self.splat(count, kind))
 
 
 def _function(name: str, memory: Any, table: Any, body: Any) -> Any:
@@ -226,22 +222,7 @@ def where_equal(_: Any, a: Any, b: Any, if_equal: Any, if_not: Any) -> Any:
 
 def _tile_product(rows: int, vectors: int) -> Any:
     @intrinsic
-    def product(
-        _: Any,
-        memory: Any,
-        table: Any,
-        a: Any,
-        a_row: Any,
-        a_step: Any,
-        b: Any,
-        b_rows: Any,
-        depth: Any,
-        out: Any,
-        out_rows: Any,
-        last: Any,
-        begin: Any,
-        bias: Any,
-    ) -> Any:
+    def product(_, memory, table, a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias):
         """A tile of a matrix product, ``rows`` x ``vectors``, all sums in registers.
 
         out[table[out_rows + r] + v] = sum over k < depth of a[r * a_row + k * a_step] * b[table[b_rows + k] + v].
@@ -290,21 +271,7 @@ def _tile_product(rows: int, vectors: int) -> Any:
 
 def _dot_products(rows: int, columns: int) -> Any:
     @intrinsic
-    def products(
-        _: Any,
-        memory: Any,
-        table: Any,
-        a: Any,
-        a_rows: Any,
-        a_line: Any,
-        b: Any,
-        b_rows: Any,
-        b_line: Any,
-        lines: Any,
-        length: Any,
-        out: Any,
-        out_row: Any,
-    ) -> Any:
+    def products(_, memory, table, a, a_rows, a_line, b, b_rows, b_line, lines, length, out, out_row):
         """Scalar products of ``rows`` with ``columns`` long vectors, each of ``lines`` pieces of ``length`` numbers.
 
         out[r * out_row + c] = sum over y and q of

@@ -82,8 +82,7 @@ class FusedBackend(GpuBackend):
 
     def _steps(self, rows: ModelRows, start: Tensor, samples: Tensor, steps: IntArray) -> None:
         on_device = torch.as_tensor(steps.astype(np.int32)).to(samples.device, non_blocking=True)
-        rule = (self._rule.eta, self._rule.decay, self._rule.pull)
-        self._chain.train(rows.w, start, *self._data, samples.contiguous(), on_device, rule)
+        self._chain.train(rows.w, start, self._data, samples.contiguous(), on_device, self._rule)
 
     def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
         return self._chain.logits(rows.w.contiguous(), images.contiguous())

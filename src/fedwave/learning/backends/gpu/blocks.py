@@ -46,13 +46,13 @@ class ChainBlocks:
                     return None
                 blocks.append(made)
             elif isinstance(layer, nn.BatchNorm2d) and last and not (last.norm or last.relu or last.pool > 1):
-                blocks[-1] = last.changed(norm=one.name, momentum=layer.momentum, eps=layer.eps)
+                blocks[-1] = replace(last, norm=one.name, momentum=layer.momentum or 0.0, eps=layer.eps)
             elif isinstance(layer, nn.ReLU) and linears:
                 linears[-1] = replace(linears[-1], relu=True)
             elif isinstance(layer, nn.ReLU) and last:
-                blocks[-1] = last.changed(relu=True)  # after pooling it is the same as before
+                blocks[-1] = replace(last, relu=True)  # after pooling it is the same as before
             elif isinstance(layer, nn.MaxPool2d) and last and last.pool == 1 and _tile(layer) > 1:
-                blocks[-1] = last.changed(pool=_tile(layer))
+                blocks[-1] = replace(last, pool=_tile(layer))
             elif isinstance(layer, nn.Linear):
                 linears.append(LinearBlock(one.name, layer.in_features, layer.out_features, layer.bias is not None))
             elif not isinstance(layer, nn.Flatten):

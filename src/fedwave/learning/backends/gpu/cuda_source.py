@@ -55,11 +55,8 @@ class Kernels:
         values = [_argument(a) for a in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self._check(
-            self._driver.cuLaunchKernel(
-                self._function(name, shared), *grid, 1, threads, 1, 1, shared, stream, pointers, None
-            )
-        )
+        size = (*grid, 1, threads, 1, 1, shared)
+        self._check(self._driver.cuLaunchKernel(self._function(name, shared), *size, stream, pointers, None))
 
     def _function(self, name: str, shared: int) -> ctypes.c_void_p:
         if name not in self._functions:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedwave.learning.backends.gpu.blocks import ChainBlocks, LinearBlock
 from fedwave.learning.backends.gpu.cuda_source import Kernels, compiled_kernels
-from fedwave.learning.backends.gpu.wide_ops import ConvBlock
+from fedwave.learning.backends.gpu.wide_ops import ConvBlock, SgdRule
 from fedwave.learning.model_rows import Layout
 
 _SOURCE = Path(__file__).with_name("fused_chain.cu")
@@ -57,32 +57,11 @@ class FusedChain:
         return compiled_kernels(self.source)
 
     def train(
-        self,
-        w: Tensor,
-        start: Tensor,
-        images: Tensor,
-        labels: Tensor,
-        samples: Tensor,
-        steps: Tensor,
-        rule: tuple[float, float, float],
+        self, w: Tensor, start: Tensor, data: tuple[Tensor, Tensor], samples: Tensor, steps: Tensor, rule: SgdRule
     ) -> None:
-        """Train all lanes in place; ``steps`` has the number of steps of every lane."""
-        lanes = len(steps)
-        self._kernels.launch(
-            "train",
-            (lanes, 1),
-            _THREADS,
-            self._scratch(lanes, w),
-            w,
-            start,
-            images,
-            labels,
-            samples,
-            steps,
-            samples.shape[1],
-            *rule,
-            shared=self.shared_bytes,
-        )
+        """Train all lanes in place on images and labels; ``steps`` has the number of steps of every lane."""
+        grid = (len(steps), 1)
+        self._launch("train", grid, w, start, *data, samples, steps, samples.shape[1], *rule)
 
     def logits(self, w: Tensor, images: Tensor) -> Tensor:
         """The logits ``[model, image, class]`` of every model on every image."""
@@ -90,23 +69,12 @@ class FusedChain:
         # Enough blocks for all multiprocessors, and few enough that each loads the weights for many images.
         most = max(1, _EVALUATION_BLOCKS // len(w))
         each = -(-len(images) // most // self._batch) * self._batch + self._batch
-        blocks = -(-len(images) // each)
-        self._kernels.launch(
-            "judge",
-            (len(w), blocks),
-            _THREADS,
-            self._scratch(len(w) * blocks, w),
-            w,
-            images,
-            len(images),
-            each,
-            out,
-            shared=self.shared_bytes,
-        )
+        self._launch("judge", (len(w), -(-len(images) // each)), w, images, len(images), each, out)
         return out
 
-    def _scratch(self, blocks: int, like: Tensor) -> Tensor:
-        return torch.empty(blocks * self.scratch_bytes // 4, device=like.device)
+    def _launch(self, name: str, grid: tuple[int, int], w: Tensor, *arguments: Tensor | int | float) -> None:
+        scratch = torch.empty(grid[0] * grid[1] * self.scratch_bytes // 4, device=w.device)
+        self._kernels.launch(name, grid, _THREADS, scratch, w, *arguments, shared=self.shared_bytes)
 
     # The source: structs of the layers, then two kernels that call them in turn.
 

@@ -8,7 +8,7 @@ gradient of the whole model is ever stored.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fedwave.learning.backends.gpu.blocks import ChainBlocks, LinearBlock
 from fedwave.learning.backends.gpu.cuda_graph import StepGraphs
-from fedwave.learning.backends.gpu.lane_plan import Segment, segments
 from fedwave.learning.backends.gpu.wide_ops import ConvBlock, LaneRows, Map, SgdRule, WideOps
 from fedwave.learning.model_rows import Layout, Tensors
 
@@ -208,19 +207,10 @@ class WideChain:
         copy = self._copies[i]
         before = None
         if columns is None:
-            out = torch.ops.aten.convolution_backward(
-                grad.side_by_side(),
-                x.side_by_side(),
-                _kernels(copy[: x.group], block),
-                None,
-                [block.stride] * 2,
-                [block.padding] * 2,
-                [1, 1],
-                False,
-                [0, 0],
-                x.group,
-                [True, True, False],
-            )
+            maps = grad.side_by_side(), x.side_by_side(), _kernels(copy[: x.group], block)
+            sizes = [block.stride] * 2, [block.padding] * 2, [1, 1]
+            # Not transposed; the gradients of input and weights are wanted, that of a bias is not.
+            out = torch.ops.aten.convolution_backward(*maps, None, *sizes, False, [0, 0], x.group, [True, True, False])
             before = Map.of_side_by_side(out[0], x.shape, x.group)
             of_weights = out[1].permute(0, 2, 3, 1).reshape(x.group, block.outputs, block.wide)
         else:
@@ -280,3 +270,42 @@ def _features(maps: Tensor) -> Tensor:
 def _pixels(features: Tensor, shape: tuple[int, ...]) -> Tensor:
     lanes, samples, rows, columns, channels = shape
     return features.view(lanes, samples, channels, rows, columns).permute(0, 1, 3, 4, 2)
+
+
+# The order of lanes of different length, when only some fit side by side.
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Steps in which the same lanes are trained, one in each place."""
+
+    lanes: list[int]
+    first: list[int]  # the step that each lane is at
+    count: int  # steps
+
+
+def segments(steps: list[int], width: int) -> list[Segment]:
+    """The segments of lanes with these numbers of steps, given longest first.
+
+    A finished lane makes room for the next one. Lanes keep their places as long as there are others waiting.
+
+    >>> [(s.lanes, s.first, s.count) for s in segments([3, 2, 2], 2)]
+    [([0, 1], [0, 0], 2), ([0, 2], [2, 0], 1), ([2], [1], 1)]
+    """
+    waiting = [lane for lane, count in enumerate(steps) if count > 0][::-1]
+    lanes = [waiting.pop() for _ in range(min(width, len(waiting)))]
+    done = [0] * len(steps)
+    made = []
+    while lanes:
+        count = min(steps[lane] - done[lane] for lane in lanes)
+        made.append(Segment(list(lanes), [done[lane] for lane in lanes], count))
+        for lane in lanes:
+            done[lane] += count
+        for place in reversed(range(len(lanes))):
+            if done[lanes[place]] == steps[lanes[place]]:
+                if waiting:
+                    lanes[place] = waiting.pop()
+                else:
+                    lanes[place] = lanes[-1]
+                    lanes.pop()
+    return made

@@ -5,9 +5,9 @@ Here by torch, on any device and in any precision. wide_kernels.py does the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from fedwave.learning.model_rows import Layout, Tensors
 
 
-@dataclass(frozen=True)
-class SgdRule:
+class SgdRule(NamedTuple):
     """The SGD update: w becomes w - (eta * gradient + decay * w + pull * (w - start)).
 
     As a difference w - start: w * (1 - pull) + start * pull would move w even where it equals start, because the
@@ -95,9 +94,6 @@ class ConvBlock:
         return cls(
             name, channels, height, width, layer.out_channels, kernel, padding[0], stride, layer.bias is not None
         )
-
-    def changed(self, **fields: Any) -> ConvBlock:
-        return replace(self, **fields)
 
     @cached_property
     def convolved(self) -> tuple[int, int, int]:
