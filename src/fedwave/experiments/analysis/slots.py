@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from fedwave.errors import FedwaveError, as_int, check_number, plural
 from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import markdown, with_interval
 from fedwave.network.network import Network, check_network
+from fedwave.network.plausible import ImplausibleWarning
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulation import SchedulerLike, simulate
 
@@ -96,7 +98,10 @@ def slots_needed(
     tried: dict[int, Estimate] = {}
 
     def is_enough(slots: int) -> bool:
-        trace = simulate(network.replace(slots=slots), one, rounds, instances, seed, record="summary")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ImplausibleWarning)  # too few slots are tried on purpose
+            tested = network.replace(slots=slots)
+        trace = simulate(tested, one, rounds, instances, seed, record="summary")
         late = trace.backlog[burn_in:]
         tried[slots] = estimate(late.mean(axis=0) if quantile is None else np.quantile(late, quantile, axis=0))
         return _is_below(tried[slots], backlog_below)
