@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/production.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/production.md", "docs/reinforcement.md"])
 def test_code_on_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall((ROOT / page).read_text())

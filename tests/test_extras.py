@@ -1,4 +1,4 @@
-"""Without PyTorch and Ray fedwave simulates, compares and draws; whatever needs them names the pip line."""
+"""Without its extras fedwave simulates, compares and draws; whatever needs them names the pip line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from refusals import mentions
 
 LEARN = "pip install 'fedwave[learn]'"
+RL = "pip install 'fedwave[rl]'"
 RAY = "pip install 'fedwave[ray]'"
 HIDDEN = """
 import sys
@@ -18,7 +19,7 @@ import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
         library = name.partition(".")[0]
-        if library in ("torch", "ray"):
+        if library in ("torch", "ray", "gymnasium"):
             raise ModuleNotFoundError(f"No module named {library!r}", name=library)
 
 sys.meta_path.insert(0, Hidden())
@@ -86,6 +87,20 @@ for text in {asked}:
     said = bare("-c", code).stdout.splitlines()
     assert len(said) == len(asked)
     assert all(mentions(sentence, "PyTorch", LEARN) for sentence in said)
+
+
+def test_the_environments_of_gymnasium_name_the_pip_line(bare) -> None:  # type: ignore[no-untyped-def]
+    code = """
+import fedwave as fw
+print(fw.environment(fw.paper_network(), 2, 3).reset().round)
+try:
+    fw.rl
+except fw.FedwaveError as error:
+    print(error)
+"""
+    own, sentence = bare("-c", code).stdout.splitlines()
+    assert own == "1"
+    assert mentions(sentence, "fw.rl", "Gymnasium", RL)
 
 
 def test_it_simulates_compares_and_draws(bare, tmp_path) -> None:  # type: ignore[no-untyped-def]

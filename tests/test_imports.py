@@ -33,6 +33,7 @@ LAYERS = {
     "trace": 9,
     "simulation": 10,
     "live": 11,
+    "environment": 11,
     "learning": 11,
     "checks": 12,
     "theory": 12,
@@ -55,6 +56,8 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "rich": "cli",
     "typer": "cli",
     "ray": "adapters",
+    "gymnasium": "adapters",
+    "stable_baselines3": "nowhere",
     "pandas": ("experiments", "network"),  # reads measured logs
     "duckdb": "nowhere",
     "ruamel": "files",
@@ -198,6 +201,7 @@ def test_heavy_libraries_stay_in_their_places(path: Path) -> None:
 
 HEAVY = {
     "torch",
+    "gymnasium",
     "matplotlib",
     "pandas",
     "xarray",

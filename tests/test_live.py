@@ -1,6 +1,9 @@
 """A live scheduler: the decisions of a simulation from its measurements alone; odd measurements; files."""
 
+from decimal import Decimal
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedwave as fw
@@ -67,15 +70,40 @@ def test_who_does_not_report_is_not_picked():
     assert live.choose(snr_db={}, waiting={}) == []
 
 
+@pytest.mark.parametrize("name", ["balsa", "lagrangian-bayes"])
+@pytest.mark.parametrize("silent", ["all", "snr_db", "available"])
+def test_what_arrived_while_a_device_was_silent_is_learned(name, silent):
+    """Device "1" is there in every fifth round; its shards go on arriving."""
+    live, rng = fw.Live(NET, name), np.random.default_rng(1)
+    held, arrived = dict.fromkeys(live.names, 0), np.zeros(9, int)
+    for t in range(1, 102):
+        now = {"snr_db": dict.fromkeys(live.names, 10.0), "waiting": dict(held), "available": {"1": True}}
+        if t % 5 != 1:
+            for key in now if silent == "all" else [silent]:
+                now[key]["1"] = None if key != "available" else False
+        chosen = live.choose(**now)
+        if t == 101:
+            break
+        shards = rng.poisson(2, 9)
+        arrived += shards
+        held = {one: held[one] + int(count) for one, count in zip(live.names, shards, strict=True)}
+        live.delivered({one: held[one] for one in chosen})
+        held |= dict.fromkeys(chosen, 0)
+    assert live.beliefs["counted"].tolist() == arrived.tolist()
+    assert live.beliefs["covered"].tolist() == [100] * 9
+
+
 def test_a_restarted_device_is_accepted_with_a_warning():
     live = fw.Live(NET, "lagrangian-bayes")
     snr_db = dict.fromkeys(live.names, 10.0)
     chosen = live.choose(snr_db=snr_db, waiting=dict.fromkeys(live.names, 8))
-    with pytest.warns(UserWarning, match=chosen[0]):
+    with pytest.warns(UserWarning, match=chosen[0]) as told:
         live.delivered({chosen[0]: 0})
+    assert told[0].filename == __file__
     lost = next(name for name in live.names if name not in chosen)
-    with pytest.warns(UserWarning, match=lost):
+    with pytest.warns(UserWarning, match=lost) as told:
         live.choose(snr_db=snr_db, waiting=dict.fromkeys(live.names, 8) | {lost: 0})
+    assert told[0].filename == __file__
     assert (live.beliefs["counted"] >= 0).all()
 
 
@@ -93,6 +121,15 @@ def test_devices_are_added(name):
     assert more.choose(snr_db={"new": 10.0}, waiting={"new": 1}) == ["new"]
     with pytest.raises(fw.FedwaveError, match="two devices"):
         live.with_devices([fw.Device(2, 200, name="1")])
+
+
+def test_beliefs_cannot_be_changed():
+    live = fw.Live(NET, "balsa")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="read-only"):
+            live.beliefs["theta"][0] = 9
+        live.choose(snr_db={}, waiting={})
+        live.delivered({})
 
 
 OPEN = {"snr_db": {"1": 3.0}, "waiting": {"1": 1}}
@@ -114,7 +151,14 @@ OPEN = {"snr_db": {"1": 3.0}, "waiting": {"1": 1}}
         lambda live: live.choose(snr_db={"1": 1}, waiting={"1": 1.5}),
         lambda live: live.choose(snr_db={"1": 1}, waiting={"1": 1e300}),
         lambda live: live.choose(snr_db={"1": 1}, waiting={"1": "many"}),
+        lambda live: live.choose(snr_db={"1": np.array([1.0, 2.0])}, waiting={"1": 1}),
+        lambda live: live.choose(snr_db={"1": pd.NA}, waiting={"1": 1}),
+        lambda live: live.choose(snr_db={"1": 1}, waiting={"1": Decimal("sNaN")}),
         lambda live: live.choose(**OPEN, available={"x": True}),
+        lambda live: live.choose(**OPEN, available={"1": "no"}),
+        lambda live: live.choose(**OPEN, available={"1": np.nan}),
+        lambda live: live.choose(**OPEN, available={"1": np.array([True, False])}),
+        lambda live: live.choose(**OPEN, available=[["1"]]),
         lambda live: live.choose(**OPEN, available="1"),
         lambda live: live.delivered({}),
         lambda live: (live.choose(**OPEN), live.choose(**OPEN)),

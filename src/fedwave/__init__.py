@@ -35,6 +35,14 @@ Decide in production:
 
     Live                a scheduler that is told what was measured, and says who transmits
 
+Learn to decide, or write a round loop of your own:
+
+    environment         a network for reinforcement learning, in many copies that are stepped together
+    Environment         what environment returns
+    rl                  a module: environments for Gymnasium, and learned models as schedulers
+    World               what no decision can change: gains, luck and arrivals, round by round
+    dynamics            a module: what a decision does to the counts
+
 Train a model on a trace, or predict the outcome:
 
     task                a dataset, a model and the settings of local training
@@ -106,14 +114,16 @@ from typing import TYPE_CHECKING
 
 from fedwave import aggregation, metrics
 from fedwave.checks import check
+from fedwave.environment import Environment, environment
 from fedwave.errors import FedwaveError
 from fedwave.errors import extra_for as _extra_for
 from fedwave.live import Live
 from fedwave.metrics import Metric
-from fedwave.network import arrivals, availability, fading, partition, success
+from fedwave.network import arrivals, availability, dynamics, fading, partition, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.logs import read_log
 from fedwave.network.network import Network, paper_network, random_network
+from fedwave.network.world import World
 from fedwave.parts.registry import register
 from fedwave.rng import Draws
 from fedwave.schedulers import posterior, priors, rates
@@ -125,6 +135,7 @@ from fedwave.version import __version__
 
 if TYPE_CHECKING:
     from fedwave import theory
+    from fedwave.adapters import gymnasium as rl
     from fedwave.experiments.analysis import statistics, tables
     from fedwave.experiments.analysis.prediction import Prediction, predict
     from fedwave.experiments.analysis.slots import SlotsNeeded, slots_needed
@@ -162,6 +173,7 @@ _ON_DEMAND = {
     "merge": "fedwave.experiments.merge",
     "predict": "fedwave.experiments.analysis.prediction",
     "Prediction": "fedwave.experiments.analysis.prediction",
+    "rl": "fedwave.adapters.gymnasium",
     "run": "fedwave.experiments.api",
     "score_bound": "fedwave.theory.bound",
     "slots_needed": "fedwave.experiments.analysis.slots",
@@ -173,13 +185,14 @@ _ON_DEMAND = {
     "train": "fedwave.learning.train",
     "train_in_lock_step": "fedwave.learning.lockstep",
 }
-_MODULES = {"figures", "statistics", "tables", "theory"}
+_MODULES = {"figures", "rl", "statistics", "tables", "theory"}
 
 # In the order of the table above.
 __all__ = ["paper_network", "random_network", "read_devices", "read_log", "Network", "Device", "DeviceTable"]
 __all__ += ["scheduler_names", "scheduler", "compare", "Comparison", "slots_needed", "SlotsNeeded"]
 __all__ += ["simulate", "Trace", "extend", "remake"]
 __all__ += ["Live"]
+__all__ += ["environment", "Environment", "rl", "World", "dynamics"]
 __all__ += ["task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes"]
 __all__ += ["predict", "Prediction"]
 __all__ += ["run", "load", "describe", "merge", "load_experiment", "Experiment"]

@@ -38,7 +38,11 @@ class MissingExtra(FedwaveError, ImportError):
     """A library that an extra of fedwave brings is not installed."""
 
 
-_EXTRAS = {"torch": ("PyTorch", "learn"), "ray": ("Ray", "ray")}  # library: its name, and the extra
+_EXTRAS = {
+    "torch": ("PyTorch", "learn"),
+    "ray": ("Ray", "ray"),
+    "gymnasium": ("Gymnasium", "rl"),
+}  # library: its name, and the extra
 
 
 @contextmanager

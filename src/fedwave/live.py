@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ class Live:
         problem = network.problem(1)
         self._problem = replace(problem, away=problem.away or "kept")
         self._state = checked_state(f"scheduler {name!r}: the state from start", self.scheduler.start(self._problem), 1)
+        freeze(self._state)
         self._counts = NetworkState.initial(1, network.size)
         self._chosen: tuple[str, ...] | None = None  # of a round whose uploads have not been reported
         self._draws = Draws(self.seed, [0])
@@ -252,7 +254,7 @@ class Live:
         return f"Live {self.scheduler.name}: {size}, W = {w}, {plural(self.round, 'round')}"
 
     def _place(self, what: str, name: Any) -> int:
-        if name not in self._at:
+        if not (isinstance(name, str) and name in self._at):
             raise FedwaveError(f"{what} names a device {short_repr(name)}; {did_you_mean(str(name), self.names)}")
         return self._at[name]
 
@@ -263,12 +265,13 @@ class Live:
         found = np.full(self.network.size, np.nan)
         for name, value in given.items():
             u = self._place(what, name)
-            if value is None or value != value:
+            real = isinstance(value, Real)  # pandas.NA and arrays cannot be compared
+            if value is None or (real and value != value):
                 continue
             if whole and not (is_whole(value) and 0 <= value <= _MOST_SHARDS):
-                raise FedwaveError(f"{what} of {name!r} is {short_repr(value)}, must be a whole number >= 0.")
-            if not is_number(value) and value != -np.inf:
-                raise FedwaveError(f"{what} of {name!r} is {short_repr(value)}, must be a number.")
+                raise FedwaveError(f"{what} of {name!r} is {short_repr(value)}, must be a whole number >= 0, or None.")
+            if not (is_number(value) or (real and value == -np.inf)):
+                raise FedwaveError(f"{what} of {name!r} is {short_repr(value)}, must be a number, or None.")
             found[u] = value
         return found
 
@@ -283,6 +286,8 @@ class Live:
             )
         if isinstance(available, Mapping):
             for name, is_there in available.items():
+                if not (is_whole(is_there) or isinstance(is_there, np.bool_)) or is_there not in (0, 1):
+                    raise FedwaveError(f"available of {name!r} is {short_repr(is_there)}, must be True or False.")
                 there[self._place("available", name)] = bool(is_there)
             return there
         there[:] = False
@@ -296,7 +301,8 @@ class Live:
         for u in np.flatnonzero((waiting < before) & ~self._counts.delivered[0])[:1]:
             _warn(
                 f"the backlog of {self.names[u]!r} fell from {before[u]} to {waiting[u]} without a delivery: was it "
-                "restarted?"
+                "restarted?",
+                above=1,
             )
         return waiting[None]
 
@@ -312,5 +318,6 @@ def _widened(what: str, old: Array, fresh: Array) -> Array:
     return wide
 
 
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=3)
+def _warn(sentence: str, above: int = 0) -> None:
+    """Warns at the line of the user; ``above`` counts the functions between it and a method that the user called."""
+    warnings.warn(sentence, stacklevel=3 + above)

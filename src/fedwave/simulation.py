@@ -15,14 +15,14 @@ import numpy as np
 from fedwave.errors import FedwaveError, as_int, is_list, is_whole, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.metrics import Metric, MetricSet
-from fedwave.network.dynamics import accept, step, step_labels
+from fedwave.network.dynamics import accept, arriving, step, step_labels
 from fedwave.network.network import Network, check_network
 from fedwave.network.partition import Labels
-from fedwave.network.world import World, arriving, block_bytes
+from fedwave.network.world import World, block_bytes
 from fedwave.parts import registry
 from fedwave.parts.serialize import built, pack
 from fedwave.rng import Draws
-from fedwave.schedulers.base import Scheduler, checked_decision
+from fedwave.schedulers.base import Scheduler, checked_decision, decide_by_priority
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.trace import PART_NAMES, Setup, Trace, same_parts
 from fedwave.types import (
@@ -30,6 +30,7 @@ from fedwave.types import (
     INFORMATION,
     Array,
     Decision,
+    FloatArray,
     IntArray,
     LabelState,
     Learner,
@@ -256,6 +257,7 @@ class Simulation:
             f"scheduler {scheduler.name!r}: the state from start", scheduler.start(self._problem), ids.size
         )
         self._memories = self._metrics.start(self._problem)
+        self.measured: Mapping[str, Array] = {}  # every metric's number in the last round
         if begun is None:
             self.round = 0  # the last one played
             self._counts = NetworkState.initial(ids.size, network.size)
@@ -302,6 +304,10 @@ class Simulation:
         freeze(self._state)
         return decision
 
+    def decide_by_priority(self, seen: Observation, priority: FloatArray) -> Decision:
+        """The decision by priorities ``[I, U]`` from elsewhere; the state of the scheduler stays as it is."""
+        return decide_by_priority(self.scheduler, priority, seen, self._draws.at(seen.round))
+
     def finish(self, seen: Observation, decision: Decision) -> PlayedRound:
         """Play the round that ``observe`` began with a decision, the scheduler's or another, and record it."""
         (world, accepted), counts, learner = self._begun, self._counts, self._learner
@@ -316,11 +322,11 @@ class Simulation:
             learner.deliver(decision, after)
         freeze(score)
         played = PlayedRound(world, decision, counts, after, accepted, score, self.network)
-        self._memories, values = self._metrics.measure(self._memories, played)
+        self._memories, self.measured = self._metrics.measure(self._memories, played)
         beliefs = self.scheduler.beliefs(self._state) if self.setup.beliefs else {}
         if beliefs and not self._recorder.beliefs:  # before memory is taken for them
             self._check_memory(beliefs)
-        self._recorder.write(self._metrics.metrics, values, played, beliefs)
+        self._recorder.write(self._metrics.metrics, self.measured, played, beliefs)
         self._counts, self.round = after, world.round
         return played
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.network.world import World, arriving
+from fedwave.network.dynamics import arriving
+from fedwave.network.world import World
 from fedwave.types import Decision
 
 

@@ -1,10 +1,25 @@
-"""One round of the counts n, N and d, and of the labels by class. Nothing else changes them."""
+"""One round of the counts n, N and d, and of the labels by class. Nothing else changes them.
+
+``accept`` says which arrivals find room, ``arriving`` which uploads arrive, and ``step`` moves the counts.
+
+>>> import fedwave as fw
+>>> import numpy as np
+>>> net, ids = fw.paper_network(), np.arange(3)
+>>> counts = fw.dynamics.NetworkState.initial(instances=3, devices=25)
+>>> for world in fw.World(net, seed=0, ids=ids).rounds(1, 20):
+...     decision = fw.Decision(world.snr >= np.sort(world.snr)[:, [-5]])  # the five strongest channels
+...     delivered = fw.dynamics.arriving(net, world, decision)
+...     counts, score = fw.dynamics.step(counts, delivered, world.arrivals, world.arrivals, net.gamma)
+>>> bool((counts.waiting == fw.simulate(net, "w-max", rounds=20, instances=3).final.waiting).all())
+True
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fedwave.types import BoolArray, FloatArray, IntArray, LabelState, NetworkState
+from fedwave.network.network import Network
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, LabelState, NetworkState, WorldRound
 
 
 def accept(
@@ -22,6 +37,14 @@ def accept(
     return np.minimum(arrivals, room).astype(np.int64)
 
 
+def arriving(network: Network, world: WorldRound, decision: Decision) -> BoolArray:
+    """Which uploads arrive, ``[I, U]``: the device transmits, and its luck lies below p, now with all tries of HARQ."""
+    p = world.success
+    if world.later_snr is not None:
+        p = network.success.probability(world.snr + world.later_snr)
+    return decision.transmits & (world.luck < p)
+
+
 def step(
     state: NetworkState, delivered: BoolArray, arrivals: IntArray, accepted: IntArray, gamma: float
 ) -> tuple[NetworkState, FloatArray]:
@@ -31,9 +54,11 @@ def step(
     d += 1. The score is F = sum over delivered u of (n + m) - gamma * sum over the others of (n + m).
     Arrivals so far = learned + waiting + lost holds exactly.
 
-    >>> before = NetworkState.initial(instances=1, devices=2)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> before = fw.dynamics.NetworkState.initial(instances=1, devices=2)
     >>> arrivals = np.array([[3, 4]])
-    >>> after, score = step(before, np.array([[True, False]]), arrivals, arrivals, gamma=0.5)
+    >>> after, score = fw.dynamics.step(before, np.array([[True, False]]), arrivals, arrivals, gamma=0.5)
     >>> after.learned, after.waiting, after.delay, score
     (array([[3, 0]]), array([[0, 4]]), array([[1, 2]]), array([1.]))
     """

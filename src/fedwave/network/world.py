@@ -3,7 +3,7 @@
 It holds the gains, the luck of uploads, the arrivals, their labels, missed broadcasts and who is away. Each has its own
 random stream, keyed by (seed, instance, block of rounds), so every scheduler meets the same world and comparisons are
 paired. Labels are keyed by round and device (partition.py). Luck is uniform and separate from p: an upload arrives if
-its luck lies below p (``arriving``), so the same world serves every decision.
+its luck lies below p (dynamics.py), so the same world serves every decision.
 
 Models that users write fill the blocks, and ``types.checked`` tests every array that they return.
 """
@@ -19,7 +19,7 @@ from fedwave.errors import FedwaveError
 from fedwave.network.network import Network
 from fedwave.network.partition import Labels
 from fedwave.rng import Block, stream
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, WorldRound, checked, freeze
+from fedwave.types import BoolArray, FloatArray, IntArray, WorldRound, checked, freeze
 
 # The length of a block enters the random keys, so it must not depend on the number of instances.
 _BLOCK_ROUNDS = 64
@@ -39,8 +39,9 @@ def block_bytes(instances: int, devices: int) -> float:
 class World:
     """The rounds of the instances ``ids`` of a network.
 
-    >>> from fedwave.network.network import paper_network
-    >>> one, two = World(paper_network(), seed=0, ids=np.array([0, 7])).rounds(1, 2)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> one, two = fw.World(fw.paper_network(), seed=0, ids=np.array([0, 7])).rounds(1, 2)
     >>> two.round, two.gain.shape, two.arrivals.shape
     (2, (2, 25), (2, 25))
     """
@@ -193,11 +194,3 @@ def _copied(carry: Any) -> Any:
     if isinstance(carry, tuple):
         return tuple(_copied(part) for part in carry)
     return None if carry is None else carry.copy()
-
-
-def arriving(network: Network, world: WorldRound, decision: Decision) -> BoolArray:
-    """Which uploads arrive, ``[I, U]``: the device transmits, and its luck lies below p, now with all tries of HARQ."""
-    p = world.success
-    if world.later_snr is not None:
-        p = network.success.probability(world.snr + world.later_snr)
-    return decision.transmits & (world.luck < p)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,29 +94,63 @@ class Scheduler(ABC):
         """The round's decision, by which at most ``seen.slots`` devices of each instance transmit; the new state."""
         state = self.learn(state, seen, draws)
         freeze(state)
-        found = self.priority(state, seen, draws)
-        priority = checked(self, "priorities", found, seen.delay.shape, least=-np.inf)
-        if self.idles:
-            priority = np.where(priority < 0, -np.inf, priority)
-        if not seen.available.all():
-            priority = np.where(seen.available, priority, -np.inf)
-        decision = Decision(pick_largest(priority, seen.slots, draws))
+        decision = decide_by_priority(self, self.priority(state, seen, draws), seen, draws)
         return decision, self.remember(state, seen, decision)
+
+
+def decide_by_priority(scheduler: Scheduler, priority: FloatArray, seen: Observation, draws: Draws) -> Decision:
+    """The W largest priorities ``[I, U]`` that a scheduler returned transmit, of devices that are there."""
+    priority = checked(scheduler, "priorities", priority, seen.delay.shape, least=-np.inf)
+    if scheduler.idles:
+        priority = np.where(priority < 0, -np.inf, priority)
+    if not seen.available.all():
+        priority = np.where(seen.available, priority, -np.inf)
+    return Decision(pick_largest(priority, seen.slots, draws))
 
 
 PAPER_SCHEDULERS = ("bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max")
 
 
-def scheduler(which: str | Mapping[str, Any] | Scheduler | type[Scheduler], **parameters: Any) -> Scheduler:
-    """Make a scheduler from its name and hyper-parameters; a Scheduler is returned as it is.
+Policy = Callable[[Observation], FloatArray]
+"""A function of what is seen that returns one priority per device, ``[I, U]``."""
+
+
+def scheduler(which: str | Mapping[str, Any] | Scheduler | type[Scheduler] | Policy, **parameters: Any) -> Scheduler:
+    """Make a scheduler from its name and hyper-parameters, or from a function; a Scheduler is returned as it is.
 
     >>> import fedwave as fw
     >>> fw.scheduler("alpha-fresh", alpha=0.25)
     AlphaFresh(alpha=0.25)
     >>> fw.scheduler("balsa:stage_rule=max1").stage_rule
     'max1'
+
+    A function of the Observation returns the priorities, ``[I, U]``. ``needs`` names what it sees, ``name`` (by
+    default that of the function) stands in tables, and with ``idles=True`` a device below 0 does not transmit:
+
+    >>> def patient(seen):
+    ...     return seen.success * seen.waiting * seen.delay
+    >>> mine = fw.scheduler(patient, needs={"channel", "backlog"})
+    >>> fw.simulate(fw.paper_network(), mine, rounds=20, instances=3).label
+    'patient'
     """
+    if callable(which) and not isinstance(which, (type, Scheduler)):
+        return _from_policy(which, **parameters)
     made: Scheduler = registry.build("scheduler", which, **parameters)
+    return made
+
+
+def _from_policy(
+    policy: Policy, needs: Iterable[str] = (), *, name: str | None = None, idles: bool = False
+) -> Scheduler:
+    """The scheduler whose priorities a function returns."""
+
+    def priority(self: Scheduler, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return policy(seen)
+
+    declared = needs if isinstance(needs, str) or not isinstance(needs, Iterable) else frozenset(needs)
+    name = getattr(policy, "__name__", type(policy).__name__) if name is None else name
+    body = {"name": name, "needs": declared, "idles": idles, "priority": priority}
+    made: Scheduler = registry.build("scheduler", type("PolicyScheduler", (Scheduler,), body))
     return made
 
 

@@ -244,8 +244,11 @@ class RatesFromBacklogs(LearnedRates):
         return seen.waiting
 
     def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
-        known = state["there"] if seen.problem.away else np.ones(seen.delivered.shape, dtype=np.bool_)
-        return arrivals_of_last_round(state, seen), 1, known
+        shards = arrivals_of_last_round(state, seen)
+        if not seen.problem.away:
+            return shards, 1, np.ones(shards.shape, dtype=np.bool_)
+        # A real device that was silent reports with its first backlog what arrived meanwhile.
+        return shards, 1, state["there"] | (shards > 0)
 
 
 class RatesFromDeliveries(LearnedRates):

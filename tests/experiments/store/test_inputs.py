@@ -189,6 +189,49 @@ def test_an_edit_during_the_run_changes_nothing(tmp_path: Path) -> None:
     assert tables(tmp_path / "run") == tables(tmp_path / "whole")
 
 
+LEARNED = """
+from dataclasses import dataclass
+import numpy as np
+import fedwave as fw
+
+@fw.register
+@dataclass(frozen=True, eq=False)
+class Learned(fw.Scheduler):
+    name, needs = "learned-test", frozenset({"channel", "backlog"})
+    weights: np.ndarray
+
+    @classmethod
+    def from_file(cls, path):
+        return cls(np.load(path))
+
+    def priority(self, state, seen, draws):
+        return self.weights[0] * seen.success + self.weights[1] * seen.waiting
+"""
+
+
+def test_the_weights_of_a_scheduler_are_an_input(tmp_path: Path) -> None:
+    """A scheduler reads them in ``from_file``; the run has a copy, and refuses to go on with other ones."""
+    (tmp_path / "mine.py").write_text(LEARNED)
+    np.save("weights.npy", [1.0, 0.5])
+    fields = {"schedulers": ["learned-test:path=weights.npy", "age"], "rounds": 8, "instances": 4, "block": 2}
+    learned = experiment_from({"imports": ["mine.py"], **fields})
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    run_experiment(learned, whole, workers=1)
+    stopped(learned, folder)
+    pinned = json.loads((folder / "run.json").read_text())["inputs"]["inputs/weights.npy"]
+    assert pinned["sha256"] == inputs.file_sha256("weights.npy")
+    assert (folder / "inputs/weights.npy").read_bytes() == Path("weights.npy").read_bytes()
+    np.save("weights.npy", [1.0, 0.0])
+    with refused("weights.npy", "changed", folder / "inputs/weights.npy"):
+        run_experiment(learned, folder, workers=1)
+    run_experiment(learned, tmp_path / "other", workers=1)
+    other, first = (fw.load(place).backlog.values for place in (tmp_path / "other", whole))
+    assert not np.array_equal(other[0], first[0])  # the weights decide
+    assert np.array_equal(other[1], first[1])
+    resume(folder, "mine.py")  # with the copy
+    assert tables(folder) == tables(whole)
+
+
 def test_a_large_file_is_pinned_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MOST_BYTES", 500)
     folder = stopped(asked(), tmp_path / "run")
