@@ -1,6 +1,7 @@
 """The package's table of contents: complete, light, and visible to a type checker."""
 
 import doctest
+import pydoc
 import re
 import subprocess
 import sys
@@ -35,6 +36,13 @@ def test_every_public_class_and_function_has_an_example() -> None:
     without = [name for name in documented if not parser.get_examples(parts[name].__doc__ or "")]
     assert without == []
     assert [name for name in documented if "import fedwave as fw" not in parts[name].__doc__] == []
+
+
+def test_help_shows_no_address_of_an_object() -> None:
+    for name in fw.__all__:
+        part = getattr(fw, name)
+        text = "" if isinstance(part, str) else pydoc.plain(pydoc.render_doc(part))
+        assert not re.findall(r"^.*(?:<object|\bat 0x).*$", text, re.MULTILINE), name
 
 
 def test_a_strict_type_checker_accepts_a_script_that_uses_all_of_it() -> None:

@@ -23,7 +23,9 @@ Run schedulers on it, all at once or one by one with every round kept:
     scheduler_names     the schedulers to choose from
     scheduler           a scheduler by name, with parameters
     compare             runs schedulers on the same worlds
-    Comparison          what compare returns: means, intervals and paired differences
+    Comparison          what compare returns: means, intervals, paired differences and a verdict
+    slots_needed        the least number of slots that keeps the backlog below a limit
+    SlotsNeeded         what slots_needed returns
     simulate            runs one scheduler
     Trace               what simulate returns: every round, instance and device
     extend              continues a trace
@@ -57,6 +59,7 @@ Run an experiment into a folder:
 
     run                 runs an experiment: results, figures and tables
     load                reads the results of a run folder
+    describe            writes the simulation setup of an experiment or a run, for a paper
     merge               merges runs with different instances
     load_experiment     reads an experiment from YAML
     Experiment          an experiment as a value
@@ -136,12 +139,14 @@ if TYPE_CHECKING:
     from fedwave.adapters import gymnasium as rl
     from fedwave.experiments.analysis import statistics, tables
     from fedwave.experiments.analysis.prediction import Prediction, predict
+    from fedwave.experiments.analysis.slots import SlotsNeeded, slots_needed
     from fedwave.experiments.api import compare, run
     from fedwave.experiments.config.experiment import Experiment
     from fedwave.experiments.config.read import load_experiment
     from fedwave.experiments.merge import merge
     from fedwave.experiments.report import figures
     from fedwave.experiments.report.comparison import Comparison
+    from fedwave.experiments.report.setup import describe
     from fedwave.experiments.store.load import load
     from fedwave.learning import optimizers
     from fedwave.learning.curves import Curves
@@ -162,6 +167,7 @@ _ON_DEMAND = {
     "Task": "fedwave.learning.task",
     "backlog_bound": "fedwave.theory.bound",
     "compare": "fedwave.experiments.api",
+    "describe": "fedwave.experiments.report.setup",
     "figures": "fedwave.experiments.report.figures",
     "load": "fedwave.experiments.store.load",
     "load_experiment": "fedwave.experiments.config.read",
@@ -173,6 +179,8 @@ _ON_DEMAND = {
     "rl": "fedwave.adapters.gymnasium",
     "run": "fedwave.experiments.api",
     "score_bound": "fedwave.theory.bound",
+    "slots_needed": "fedwave.experiments.analysis.slots",
+    "SlotsNeeded": "fedwave.experiments.analysis.slots",
     "statistics": "fedwave.experiments.analysis.statistics",
     "tables": "fedwave.experiments.analysis.tables",
     "task": "fedwave.learning.task",
@@ -184,12 +192,13 @@ _MODULES = {"figures", "optimizers", "rl", "statistics", "tables", "theory"}
 
 # In the order of the table above.
 __all__ = ["paper_network", "random_network", "read_devices", "read_log", "Network", "Device", "DeviceTable"]
-__all__ += ["scheduler_names", "scheduler", "compare", "Comparison", "simulate", "Trace", "extend", "remake"]
+__all__ += ["scheduler_names", "scheduler", "compare", "Comparison", "slots_needed", "SlotsNeeded"]
+__all__ += ["simulate", "Trace", "extend", "remake"]
 __all__ += ["Live"]
 __all__ += ["environment", "Environment", "rl", "World", "dynamics"]
 __all__ += ["task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes"]
 __all__ += ["predict", "Prediction"]
-__all__ += ["run", "load", "merge", "load_experiment", "Experiment"]
+__all__ += ["run", "load", "describe", "merge", "load_experiment", "Experiment"]
 __all__ += ["backlog_bound", "score_bound", "mass_bound", "theory"]
 __all__ += ["figures", "tables", "statistics"]
 __all__ += ["register", "check", "Scheduler", "Observation", "Decision", "Draws", "Problem", "State", "Metric"]

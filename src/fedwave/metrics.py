@@ -110,7 +110,7 @@ def check_training_metric(name: str) -> None:
 # Axes and arrays that stand beside the metrics in tables and Datasets.
 _RESERVED = DEVICE_ARRAYS.keys() - {"lost"} | {
     *("scheduler", "instance", "round", "device", "class"),
-    *("class_accuracy", "device_share", "spikes", "device_lost"),
+    *("class_accuracy", "device_share", "spikes", "device_lost", "backlog_p99"),
 }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import mentions
+from user_file import forgotten
 
 import fedwave as fw
 from fedwave.cli import output
@@ -59,7 +60,7 @@ def test_a_column_that_is_equal_for_all_is_named_below(fedwave) -> None:
 
 def test_the_metric_asked_for_comes_first(fedwave) -> None:
     words = ("compare", "quick", "-s", "alsa-pi,age", *SMALL)  # its metric is accuracy
-    assert fedwave(*words)[1].splitlines()[1].split()[:3] == ["scheduler", "backlog", "score"]
+    assert fedwave(*words)[1].splitlines()[1].split()[:5] == ["scheduler", "backlog", "99", "%", "score"]
     for metric, heading in (("score", "score"), ("jain", "Jain"), ("lost_share", "lost_share")):
         status, text, err = fedwave(*words, f"metric={metric}")
         assert (status, err) == (0, "")
@@ -75,13 +76,14 @@ def test_the_table_fits_the_terminal_with_every_interval(fedwave, monkeypatch, w
     text = fedwave("compare", "-r", 60, "-i", 4)[1]
     assert max(map(len, text.splitlines())) <= width
     rows = table(text)
-    assert list(rows) == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
-    assert all(len(row) == 6 and all("±" in cell for cell in row) for row in rows.values())
+    assert list(rows) == ["bench", "balsa", "alsa-pi", "balsa-po", "round-robin", "w-max", "bound"]
+    assert len(rows.pop("bound")) == 2  # of the backlog and the score
+    assert all(len(row) == 7 and all("±" in cell for cell in row) for row in rows.values())
     # A long name wraps; a number never does, even where that makes a line longer than the terminal.
     long = "balsa:stage_rule=max1,prior=gamma:shape=2.5;rate=1.25"
     text = fedwave("compare", "-r", 60, "-i", 4, "-s", f"alsa-pi,{long},age")[1]
     assert max(map(len, text.splitlines())) <= width
-    assert long not in text
+    assert long not in text.partition("\n\n")[0]
 
 
 def test_a_folder_keeps_everything(fedwave, tmp_path: Path) -> None:
@@ -136,3 +138,67 @@ def test_options_count_more_than_words_and_words_more_than_the_file(fedwave, tmp
     assert fedwave(*mixed, "--json")[1] == text
     # Of two words about the same field the last counts.
     assert json.loads(fedwave(*words, "rounds=7", "--json")[1])["rounds"] == 7
+
+
+def test_the_best_comes_first_and_the_bound_last(fedwave) -> None:
+    words = ("compare", "paper", "-s", "alsa-pi,balsa,max-weight,age", "-r", 60, "-i", 4)
+    status, text, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    found = fw.compare(fw.paper_network(), ["alsa-pi", "balsa", "max-weight", "age"], 60, 4)
+    assert list(table(text)) == [*found.ranking, "bound"]
+    flat = " ".join(text.split())
+    assert found.verdict in flat
+    assert found.remark in flat
+    assert max(map(len, text.splitlines())) <= 100
+    content = json.loads(fedwave(*words, "--json")[1])
+    assert (content["verdict"], content["bounds"]) == (found.verdict, dict(found.bounds))
+    assert content["schedulers"]["age"]["backlog_difference_percent"]["mean"] == found.percent("age", "backlog").mean
+    late = json.loads(fedwave(*words, "--json", "--burn-in", 20)[1])
+    wanted = fw.compare(fw.paper_network(), ["alsa-pi", "balsa", "max-weight", "age"], 60, 4, burn_in=20)
+    assert late["schedulers"]["age"]["backlog_p99"]["mean"] == wanted.estimate("age", "backlog_p99").mean
+    assert late["verdict"] == wanted.verdict
+    named = json.loads(fedwave(*words, "--json", "against=age")[1])
+    assert "age" in named["verdict"]
+
+
+def test_instances_are_added_until_intervals_are_narrow(fedwave, refuses, tmp_path: Path) -> None:
+    words = ("compare", "paper", "-s", "alsa-pi,max-weight", "-r", 40, "-i", 3, "--seed", 2, "--half-width", 1.5)
+    status, text, err = fedwave(*words, "--json")
+    assert (status, err) == (0, "")
+    content = json.loads(text)
+    assert content["instances"] > 3
+    assert content["schedulers"]["max-weight"]["backlog_difference"]["half_width"] <= 1.5
+    network, names = fw.paper_network(), ["alsa-pi", "max-weight"]
+    whole = fw.compare(network, names, 40, content["instances"], seed=2)
+    for name in names:
+        assert content["schedulers"][name]["backlog"]["mean"] == whole.estimate(name, "backlog").mean
+    assert f"{content['instances']} instances" in fedwave(*words)[1]
+    refuses((*words, "--out", tmp_path / "out"), "--half-width", "--out")
+    refuses((*words[:-1], 0), "half_width", 0)
+
+
+def test_the_title_names_the_experiment_with_and_without_a_folder(fedwave, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("rate,distance_m\n1,100\n2,200\n")
+    words = ("compare", tmp_path / "mine.csv", "-s", "age", "--slots", 1, *SMALL)
+    assert fedwave(*words)[1].startswith("mine: U = 2")
+    assert fedwave(*words, "--out", tmp_path / "out")[1].startswith("mine: U = 2")
+
+
+def test_a_method_with_a_wrong_signature_ends_in_one_sentence(fedwave, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "import fedwave as fw\n\n@fw.register\nclass Wrong(fw.Scheduler):\n    name = 'wrong-signature'\n"
+        "    needs = frozenset({'backlog'})\n\n    def priority(self, seen, draws):\n        return seen.waiting\n"
+    )
+    with forgotten():
+        words = ("compare", "-s", "wrong-signature,age", *SMALL, "--import", tmp_path / "wrong.py")
+        for more in ((), ("--out", tmp_path / "out", "--workers", 1)):
+            status, out, err = fedwave(*words, *more)
+            assert (status, out) == (1, "")
+            assert "Traceback" not in err
+            assert mentions(err, "Wrong.priority", "fw.check", "wrong-signature")
+
+
+def test_a_sweep_that_is_refused_says_what_to_write(refuses, tmp_path: Path) -> None:
+    words = ("run", "paper", "-s", "alpha-fresh,age", *SMALL, "--out", tmp_path / "out")
+    refuses((*words, "sweep.alpha-fresh.alpha=[0.1,0.2]"), "sweep.schedulers.alpha-fresh.alpha")
+    refuses((*words, "sweep.schedulers=[age,fresh]"), "sweep.schedulers.NAME.PARAMETER")

@@ -112,7 +112,7 @@ def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
     assert (status, err) == (0, "")
     assert mentions(text, "paper", "U = 25", "4 rounds", "2 instances", "seed 0")
     table = [line.split() for line in text.splitlines()]
-    names = ["score", "backlog", "age", "worst", "delivered", "Jain"]
+    names = ["score", "backlog", "99", "%", "age", "worst", "delivered", "Jain"]
     assert ["scheduler", "Slots", "W", *names] in table
     assert [row[1] for row in table if row and row[0] == "age"] == ["5", "25"]
     assert "results.nc" in text

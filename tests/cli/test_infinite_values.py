@@ -94,8 +94,8 @@ def test_tables_for_others_name_infinite_values(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert {float(row["network.set.buffer_limit"]) for row in rows} == {2, math.inf}
     with xr.open_dataset(tmp_path / "a/results.nc", engine="scipy") as found:
-        assert found["network_set_buffer_limit"].values.tolist() == [2, math.inf]
-        assert found["network_set_interference_dbm"].values.tolist() == [-math.inf, -90]
+        assert found["network.set.buffer_limit"].values.tolist() == [2, math.inf]
+        assert found["network.set.interference_dbm"].values.tolist() == [-math.inf, -90]
 
 
 @pytest.mark.parametrize(

@@ -199,3 +199,16 @@ def test_logs_are_described(fedwave, refuses, tmp_path: Path) -> None:
         "network: {kind: random, devices: 1, fading: {name: log, path: drives, without: drop}}\nrounds: 5\n"
     )
     assert "LogFading(1 device" in fedwave("describe", tmp_path / "e.yaml")[1]
+
+
+def test_the_setup_of_a_paper_is_printed(fedwave, small_run: Path) -> None:
+    for what in ("paper-score", small_run):
+        found, (status, shown, err) = fw.describe(what), fedwave("describe", what, "--paragraph")
+        assert (status, err) == (0, "")
+        assert shown.splitlines() == [found.prose, "", found.latex]
+        assert json.loads(fedwave("describe", what, "--paragraph", "--json")[1]) == vars(found)
+
+
+def test_config_prints_no_null(fedwave) -> None:
+    for name in preset_names():
+        assert "null" not in fedwave("config", name)[1]

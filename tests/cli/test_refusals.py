@@ -86,12 +86,12 @@ def test_a_file_is_named_for_what_it_has_wrong(here: Path, refuses) -> None:
 
 def test_a_metric_named_like_an_axis_is_refused_before_the_run(here: Path, refuses) -> None:
     (here / "mine.py").write_text(
-        "import fedwave as fw\n\n@fw.register\nclass Mine(fw.Metric):\n    name = 'network_gamma'\n\n"
+        "import fedwave as fw\n\n@fw.register\nclass Mine(fw.Metric):\n    name = 'seed'\n\n"
         "    def measure(self, *seen, **more):\n        return 0.0\n"
     )
-    words = ("--import", "mine.py", "metrics=[network_gamma]", "sweep.network.gamma=[0.1,0.2]")
+    words = ("--import", "mine.py", "metrics=[seed]", "sweep.seed=[1,2]")
     with forgotten():
-        refuses((*WORDS, *words, "--out", "run"), "network_gamma", "sweep.network.gamma")
+        refuses((*WORDS, *words, "--out", "run"), "'seed'", "sweep.seed")
     assert not (here / "run").exists()
 
 

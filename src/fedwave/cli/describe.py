@@ -19,6 +19,7 @@ from fedwave.experiments.config.files import renamed
 from fedwave.experiments.config.read import load_experiment, preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
 from fedwave.experiments.config.sweep import points
+from fedwave.experiments.report import setup
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
 from fedwave.network.devices import DEVICE_COLUMNS, read_devices
@@ -146,11 +147,25 @@ def describe(
         list[str] | None,
         opt.argument("KEY=VALUE", "How to read a log, such as value=rsrp_dbm; the parameters of fw.read_log."),
     ] = None,
+    paragraph: Annotated[
+        bool,
+        opt.flag(
+            "--paragraph", "Print the simulation setup for a paper, in prose and in LaTeX (experiment, run folder)."
+        ),
+    ] = False,
     imports: opt.Imports = None,
     json: opt.AsJson = False,
 ) -> None:
     """Describe an experiment, a run folder, a trace, a device table or a measured log."""
     path = Path(what)
+    if paragraph:
+        found = setup.describe(what, imports=imports or ())
+        if json:
+            output.print_json(vars(found))
+        else:
+            for text in (found.prose, "", found.latex):
+                output.print_out(text)
+        return
     if is_log(path):
         summary = _log(what, options or [])
         if json:

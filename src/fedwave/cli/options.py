@@ -30,6 +30,7 @@ FIELDS = {
     "rounds": "rounds",
     "instances": "instances",
     "seed": "seed",
+    "burn_in": "burn_in",
     "slots": "network.slots",
 }
 _ADDRESS = re.compile(r"auto|(\w+://)?[^\s/=]+:\d+")  # of a Ray cluster
@@ -91,6 +92,13 @@ class Asked:
     seed: Annotated[int | None, option("--seed N", "Equal seeds give equal results.")] = None
     slots: Annotated[int | None, option("--slots W", "Uploads per round.")] = None
     imports: Imports = None
+
+
+@dataclass(frozen=True)
+class AskedWithBurnIn(Asked):
+    """What is simulated, and which rounds count."""
+
+    burn_in: Annotated[int | None, option("--burn-in N", "First rounds that means leave out.")] = None
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from fedwave.cli.terminal import OutputFailed, PlainConsole
 from fedwave.experiments.analysis.captions import dataset_of, field_name, is_synthetic, sentences
 from fedwave.experiments.analysis.statistics import Estimate
 from fedwave.experiments.analysis.tables import with_interval
-from fedwave.experiments.report.comparison import Comparison
+from fedwave.experiments.report.comparison import BOUND, Comparison
 from fedwave.experiments.report.outputs import with_endings, write_results
 from fedwave.experiments.report.summary import comparison_of, interval_note, note_of, summary, title_of
 from fedwave.experiments.store.checksums import SUMS, write_sums
-from fedwave.experiments.store.dataset import Results
+from fedwave.experiments.store.dataset import Point, Results
 from fedwave.experiments.store.lock import writing_outputs
 from fedwave.files.writing import json_text, write_csv, write_json, write_text
 
@@ -29,6 +29,7 @@ from fedwave.files.writing import json_text, write_csv, write_json, write_text
 NARROW: dict[str, tuple[str, int, int, str, str]] = {
     "score": ("score", 1, 2, "", ""),
     "backlog": ("backlog", 1, 1, "", "Backlog: shards that wait."),
+    "backlog_p99": ("99 %", 1, 0, "", "99 %: not more than these wait in 99 of 100 rounds."),
     "delivered_share": ("delivered", 100, 1, "%", "Delivered: share of the shards."),
     "jain": ("Jain", 1, 2, "", "Jain: fairness of uploads."),
     "mean_age": ("age", 1, 1, "", "Age: rounds since a device's last delivery."),
@@ -38,8 +39,10 @@ NARROW: dict[str, tuple[str, int, int, str, str]] = {
     "spikes": ("spikes", 1, 1, "", "Spikes: rounds whose loss jumps up."),
 }
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter
-_NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show
+_NOT_LEARNT = ("score", "mean_age", "worst_age", "backlog_p99")  # left out where there is an accuracy to show
+_NO_DIFFERENCE = ("backlog_p99", "worst_age")  # left out of the differences, which then fit 80 columns
 _WIDTH = 100  # of what is not printed on a terminal
+Compared = Callable[[Point], Comparison]
 
 
 def print_json(content: Any) -> None:
@@ -58,14 +61,14 @@ def console() -> PlainConsole:
     return plain if plain.is_terminal else PlainConsole(width=_WIDTH)
 
 
-def show(results: Results, folder: Path, printing: Printing) -> None:
+def show(results: Results, folder: Path, printing: Printing, compared: Compared = comparison_of) -> None:
     """Write figures and tables beside the results, and print the tables."""
     paths = write_results(results, folder)
     try:
         if printing.json:
-            print_json({"files": [str(path) for path in paths], **summary(results)})
+            print_json({"files": [str(path) for path in paths], **summary(results, compared)})
         elif not printing.quiet:
-            print_tables(result_tables(results))
+            print_tables(result_tables(results, compared))
             say_where(folder, paths)
         sys.stdout.flush()  # what a buffer holds could only fail later
     except OutputFailed as error:
@@ -147,8 +150,8 @@ def print_tables(tables: Sequence[Table]) -> None:
                 first.max_width = longest - excess
             screen.width = max(screen.width, screen.measure(table, options=unlimited).maximum)
         screen.print(table)
-        if caption:
-            console().print(caption)
+        for paragraph in str(caption or "").splitlines():
+            console().print(paragraph)
 
 
 def plain_table(names: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> Table:
@@ -173,14 +176,16 @@ def definitions(columns: int = 2) -> Table:
     return table
 
 
-def result_tables(results: Results, name: str | None = None) -> list[Table]:
+def result_tables(results: Results, compared: Compared = comparison_of) -> list[Table]:
     """The tables of an experiment for a terminal; a sweep has lines for each of its points."""
-    how = results.experiment
-    compared = [([str(value) for value in point.where.values()], comparison_of(point)) for point in results.points]
-    if name is None and how.task is not None and not how.sweep:
+    how, name, note = results.experiment, None, note_of(results)
+    found = [([str(value) for value in point.where.values()], compared(point)) for point in results.points]
+    if how.task is not None and not how.sweep:
         name = f"SYNTHETIC DATA (no {dataset_of(how)})" if is_synthetic(how) else dataset_of(how)
     axes = [field_name(axis) for axis in how.sweep]
-    return comparison_tables(compared, axes, title_of(results, name), note_of(results))
+    if not how.sweep:
+        note = sentences(found[0][1].remark, note)
+    return comparison_tables(found, axes, title_of(results, name), note)
 
 
 def comparison_tables(
@@ -188,8 +193,8 @@ def comparison_tables(
 ) -> list[Table]:
     """The means of the brief metrics, and their paired differences from the base if there is another scheduler.
 
-    ``compared`` are points of a sweep, each with its place on the axes. A metric that is equal for all schedulers has
-    no column; its value is named below.
+    ``compared`` are points of a sweep, each with its place on the axes. The best scheduler comes first, and the bound
+    last. A metric that is equal for all schedulers has no column; its value is named below, after the verdict.
     """
     last = compared[-1][1]
     learnt = "loss" in last.values
@@ -197,20 +202,31 @@ def comparison_tables(
     equal = [m for m in shown[1:] if _is_equal([found.values[m] for _, found in compared])]
     names = [m for m in shown if m not in equal]
     means, differences = [], []
+    apart = [name for name in names if name == names[0] or name not in _NO_DIFFERENCE]
+    percent = not np.isnan(last.percent(last.base, names[0]).mean)
     for place, found in compared:
-        for label in found.schedulers:
+        for label in found.ranking:
             means.append([found.name(label), *place, *_cells(found, label, names)])
             if label != found.base:
-                differences.append([found.name(label), *place, *_cells(found, label, names, difference=True)])
-    heads = ["scheduler", *axes, *_headings(names)]
-    tables = [plain_table(heads, means, title)]
+                cells = _cells(found, label, apart, difference=True)
+                if percent:
+                    cells.insert(1, with_interval(found.percent(label, names[0]).mean, np.nan, "+", most=1))
+                differences.append([found.name(label), *place, *cells])
+        if found.bounds.keys() & set(names):
+            limits = (_cell(Estimate(found.bounds.get(name, np.nan), np.nan, np.nan), name) for name in names)
+            means.append([BOUND, *place, *("" if text == "-" else text for text in limits)])
+    tables = [plain_table(["scheduler", *axes, *_headings(names)], means, title)]
     if differences:
         title = f"Paired differences from {last.base}, instance by instance"
-        tables.append(plain_table(heads, differences, title))
+        heads = _headings(apart)
+        heads[1:1] = ["in %"] if percent else []
+        tables.append(plain_table(["scheduler", *axes, *heads], differences, title))
     values = zip(_headings(equal), _cells(last, last.base, equal), strict=True)
     same = f"Equal for all: {', '.join(map(' '.join, values))}." if equal else ""
     intervals = interval_note(*(found for _, found in compared), metrics=shown)
-    tables[-1].caption = sentences(same, intervals, *(NARROW[name][-1] for name in shown if name in NARROW), note)
+    caption = sentences(same, intervals, *(NARROW[name][-1] for name in shown if name in NARROW), note)
+    verdict = last.verdict if len(compared) == 1 else ""
+    tables[-1].caption = "\n".join(filter(None, (verdict, caption)))
     return tables
 
 

@@ -7,8 +7,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
@@ -16,18 +17,23 @@ from fedwave.cli.folders import show_again
 from fedwave.cli.progress import run_bar
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, WorkFailed
-from fedwave.experiments.config.build import check
+from fedwave.experiments.analysis.captions import sentences
+from fedwave.experiments.config.build import check, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.report.comparison import MOST_INSTANCES, rule_remark, with_more_instances
 from fedwave.experiments.report.outputs import output_files
-from fedwave.experiments.report.summary import summary
+from fedwave.experiments.report.summary import comparison_of, summary
 from fedwave.experiments.run.runner import running
 from fedwave.experiments.run.signals import StopRequest, Terminated
-from fedwave.experiments.store.dataset import Results
+from fedwave.experiments.store.dataset import Point, Results
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.inputs import resume_command
 from fedwave.experiments.store.lock import check_own_file
 from fedwave.memory import memory_error
 from fedwave.metrics import metric_names
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 TRAIN = {
     "name": "train",
@@ -82,25 +88,55 @@ def train(
 @opt.flat()
 def compare(
     *,
-    asked: opt.Asked,
+    asked: opt.AskedWithBurnIn,
     words: opt.Words = None,
     out: Annotated[Path | None, opt.out("Run folder, with figures and data. Default: none.")] = None,
+    half_width: Annotated[
+        float | None,
+        opt.option(
+            "--half-width H", f"Add instances until differences are known to ±H; at most {MOST_INSTANCES:,} in all."
+        ),
+    ] = None,
     execution: opt.Local,
 ) -> None:
     """Compare schedulers on the same worlds, without training.
 
-    Prints means with 95 % intervals and paired differences. Some fields: metric=jain against=age burn_in=100.
+    Prints means with 95 % intervals, the bound, paired differences and a verdict. Some fields: metric=jain against=age.
     Defaults are those of a network alone; a file or preset has its own.
     """
-    how = _without_task(opt.experiment_of(words, asked, defaults={"name": "compare"}), words)
+    how = _without_task(opt.experiment_of(words, asked, defaults={}), words)
+    remark = rule_remark(schedulers_of(how))
+    compared = partial(comparison_of, network=network_of(how.network), remark=remark)
     if out is not None:
-        execute_and_show(how, out, execution)
+        if half_width is not None:
+            raise FedwaveError(
+                "--half-width and --out cannot be given together: find the number of instances first, then run it with "
+                "--instances N --out DIR."
+            )
+        execute_and_show(how, out, execution, compared)
         return
     with execute(how, None, execution) as results:
-        if execution.json:
-            output.print_json(summary(results))
-        elif not execution.quiet:
-            output.print_tables(output.result_tables(results, how.network.file or how.network.kind))
+        pass
+    if half_width is not None:
+        data, said = with_more_instances(
+            results.only.data,
+            lambda first, count: _lot(how, first, count, execution),
+            lambda data: compared(replace(results.only, data=data)),
+            half_width,
+        )
+        how = replace(results.experiment, instances=data.sizes["instance"])
+        results = Results(how, [Point({}, how, data)])
+        compared = partial(compared, remark=sentences(said, remark))
+    if execution.json:
+        output.print_json(summary(results, compared))
+    elif not execution.quiet:
+        output.print_tables(output.result_tables(results, compared))
+
+
+def _lot(how: Experiment, first: int, count: int, execution: opt.Local) -> xr.Dataset:
+    """Further instances of an experiment."""
+    with execute(replace(how, first_instance=first, instances=count), None, execution) as results:
+        return results.only.data
 
 
 @opt.flat()
@@ -119,10 +155,12 @@ def resume(*, folder: opt.RunFolderPath, imports: opt.Imports = None, execution:
         execute_and_show(store.experiment(imports or ()), folder, execution)
 
 
-def execute_and_show(experiment: Experiment, folder: Path, execution: opt.Local) -> None:
+def execute_and_show(
+    experiment: Experiment, folder: Path, execution: opt.Local, compared: output.Compared = comparison_of
+) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
     with execute(experiment, folder, execution) as results:
-        output.show(results, folder, execution)
+        output.show(results, folder, execution, compared)
 
 
 @contextmanager

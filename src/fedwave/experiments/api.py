@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError, as_int, is_list, short_repr
+from fedwave.experiments.analysis.captions import sentences
 from fedwave.experiments.config.experiment import BASE, Experiment
-from fedwave.experiments.report.comparison import Comparison
+from fedwave.experiments.report.comparison import MOST_INSTANCES, Comparison, rule_remark, with_more_instances
 from fedwave.experiments.run.signals import TIMEOUT
 from fedwave.experiments.store.dataset import joined, unit_dataset
 from fedwave.files.reading import as_path
@@ -41,13 +42,18 @@ def compare(
     metric: str = "backlog",
     metrics: Iterable[MetricLike] = (),
     labels: Labels | None = None,
+    half_width: float | None = None,
+    most_instances: int = MOST_INSTANCES,
 ) -> Comparison:
-    """Run schedulers on the same worlds: every metric with its interval and its paired difference.
+    """Run schedulers on the same worlds: every metric with its interval, its paired difference, and a verdict.
 
     ``schedulers`` are names, names with parameters or Scheduler objects; a mapping gives them labels. ``against`` is
     the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of
     metrics that are a mean over rounds. ``metric`` comes first in tables; ``metrics`` are measured in addition to the
     built-in ones. ``labels`` are for schedulers that see them, as in ``simulate``.
+
+    ``half_width`` adds instances until the 95 % interval of every paired difference of ``metric`` is at most that wide
+    to each side, or until there are ``most_instances``. The verdict compares the best with ``against``, or the second.
 
     >>> import fedwave as fw
     >>> table = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)
@@ -56,19 +62,28 @@ def compare(
     """
     chosen, watched = _labelled(schedulers), MetricSet(metrics).more
     burn_in = as_int("burn_in", burn_in, 0)
-    base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
+    rival = None if against is None else str(against)
+    base = rival if rival is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
     if not isinstance(metric, str):
         raise FedwaveError(f"metric is {short_repr(metric)}, must be a name, such as 'backlog'.")
-    parts = [
-        unit_dataset(
-            {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched, labels=labels)}
-        )
-        for label, one in chosen.items()
-    ]
-    ran = parts[0]["instance"].values.tolist()
-    return Comparison.of(joined(parts, list(chosen), ran), base, burn_in, metric)
+    most = as_int("most_instances", most_instances, 1)
+
+    def lot(numbers: int | Sequence[int]) -> xr.Dataset:
+        record: Any = {"record": "summary", "metrics": watched, "labels": labels}
+        traces = ((label, simulate(network, one, rounds, numbers, seed, **record)) for label, one in chosen.items())
+        parts = [unit_dataset({label: trace}) for label, trace in traces]
+        return joined(parts, list(chosen), parts[0]["instance"].values.tolist())
+
+    def compared(data: xr.Dataset, said: str = "") -> Comparison:
+        remark = sentences(said, rule_remark(chosen))
+        return Comparison.of(data, base, burn_in, metric, rival=rival, network=network, remark=remark)
+
+    data = lot(instances)
+    if half_width is None:
+        return compared(data)
+    return compared(*with_more_instances(data, lambda n, more: lot(range(n, n + more)), compared, half_width, most))
 
 
 def run(

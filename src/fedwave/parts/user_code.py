@@ -185,6 +185,12 @@ def failure_in_user_code(error: BaseException) -> FedwaveError | None:
             hint = "; change a copy of it" if writes_into_input(error) else ""
             where = f"{file}, line {line}, in {frame.f_code.co_qualname}"
             return FedwaveError(f"{where}: {error_text(error)}{hint}.")
+    # A call with other arguments than the method takes fails where it is called, outside the user's file.
+    for part in parts if isinstance(error, TypeError) else ():
+        starts = [f"{kind.__qualname__}." for kind in getattr(part, "__mro__", ()) if kind.__module__ != "builtins"]
+        if str(error).startswith((*starts, f"{getattr(part, '__qualname__', None)}()")):
+            name = getattr(part, "name", getattr(part, "__name__", ""))
+            return FedwaveError(f"{error_text(error)}: fw.check({name!r}) tries every method and says what is wrong.")
     return None
 
 

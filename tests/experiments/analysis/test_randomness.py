@@ -57,7 +57,11 @@ def test_a_scheduler_that_draws_has_an_interval() -> None:
     assert min(widths[1:]) > 0
     assert found.difference("random", "backlog").half_width > 0
     lines = repr(found).splitlines()
-    assert ["±" in line for line in lines[3:6]] == [False, True, True]
+    assert {line.split()[1]: "±" in line for line in lines[3:6]} == {
+        "round-robin": False,
+        "random": True,
+        "balsa": True,
+    }
 
 
 @pytest.mark.parametrize(

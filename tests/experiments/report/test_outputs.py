@@ -89,7 +89,7 @@ def test_the_summary_holds_every_number_and_paired_differences(
     write_results(results, tmp_path)
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = {(r["network.slots"], r["seed"], r["scheduler"], r["metric"]): r for r in csv.DictReader(file)}
-    assert len(rows) == 6 * 3 * len(metrics_of(results.points[0].data))
+    assert len(rows) == 6 * 3 * (len(metrics_of(results.points[0].data)) + 1)  # and the quantile of the backlog
     age, base = backlog("age", 3, 7), backlog("alsa-pi", 3, 7)  # alsa-pi is the base, not the first
     assert float(rows["3", "7", "age", "backlog"]["mean"]) == pytest.approx(age.mean())
     found = rows["3", "7", "age", "backlog"]
@@ -106,17 +106,18 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
     heading, rows = full_table(results)
     found = comparison_of(results.points[0])
     assert found.metrics[0] == "backlog"  # the metric of the experiment comes first
-    assert sorted(found.metrics) == sorted(metrics_of(results.points[0].data))
+    assert sorted(found.metrics) == sorted([*metrics_of(results.points[0].data), "backlog_p99"])
     named = [found.long_names[name] for name in found.metrics]
     assert heading == ["Scheduler", "Slots W", "Seed", *named]
-    for table in result_tables(results):
-        brief = [column.header for column in table.columns]
-        assert brief[1:] == ["Slots W", "Seed", "backlog", "score", "age", "worst", "delivered", "Jain"]
+    means, differences = ([column.header for column in table.columns][3:] for table in result_tables(results))
+    assert means == ["backlog", "99 %", "score", "age", "worst", "delivered", "Jain"]
+    assert differences == ["backlog", "in %", "score", "age", "delivered", "Jain"]
     assert [row[:3] for row in rows] == [
-        [name, slots, seed] for slots in ("1", "3") for seed in ("5", "6", "7") for name in NAMES
+        [name, *map(str, point.where.values())] for point in results.points for name in comparison_of(point).ranking
     ]
     wanted = backlog("alsa-pi", 3, 5)
-    shown = dict(zip(heading, rows[10], strict=True))["Backlog (shards)"]
+    row = next(row for row in rows if row[:3] == ["alsa-pi", "3", "5"])
+    shown = dict(zip(heading, row, strict=True))["Backlog (shards)"]
     assert float(shown.partition("±")[0]) == pytest.approx(wanted.mean(), abs=0.06)
     apart_heading, apart = full_table(results, paired=True)
     assert apart_heading == ["vs alsa-pi", *heading[1:]]
@@ -185,7 +186,7 @@ def test_a_mean_that_leaves_instances_out_says_so_everywhere(tmp_path: Path, dra
     tables = result_tables(results)
     assert mentions(tables[-1].caption, "(n of N)")
     shown = [list(table.columns[-1].cells) for table in tables]
-    assert shown == [["3.5±6.4 (2 of 4)", "1.3±1.4 (3 of 4)"], ["+2.00±0.00 (2 of 4)"]]
+    assert shown == [["1.3±1.4 (3 of 4)", "3.5±6.4 (2 of 4)"], ["+2.00±0.00 (2 of 4)"]]
     told = json.loads((tmp_path / "summary.json").read_text())["schedulers"]["age"]
     assert (told["ratio"]["instances"], told["ratio_difference"]["instances"]) == (2, 2)
     assert told["backlog"]["instances"] == 4

@@ -33,3 +33,12 @@ def test_the_commit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert own_commit() == wanted
     monkeypatch.setattr(fw, "__file__", str(tmp_path / "site-packages/fedwave/__init__.py"))
     assert own_commit() is None
+
+
+def test_an_installed_package_has_the_commit_of_its_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages/fedwave"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(fw, "__file__", str(package / "__init__.py"))
+    for text, wanted in ((f"{COMMIT}\n", COMMIT), ("red\n", None)):
+        (package / "commit.txt").write_text(text)
+        assert own_commit() == wanted

@@ -93,8 +93,7 @@ def test_it_says_what_it_is_of(swept: tuple[Path, Results], tmp_path: Path) -> N
 def test_netcdf_opens_with_plain_xarray(swept: tuple[Path, Results]) -> None:
     folder, results = swept
     with xr.open_dataset(folder / "results.nc") as plain:
-        names = {name: str(name).replace(".", "_") for name in results.experiment.sweep}
-        wanted = to_dataset(results).rename(names)
+        wanted = to_dataset(results)
         assert set(plain.data_vars) == set(wanted.data_vars)
         for name in wanted.variables:
             np.testing.assert_array_equal(plain[name], wanted[name])

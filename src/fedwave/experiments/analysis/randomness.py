@@ -54,9 +54,9 @@ class Randomness:
         learnt = (*LEARNT, self.metric, f"{self.metric}_on_all")
         return bool(self.world) or scheduler in self.drawing or metric in learnt
 
-    def estimate(self, values: Array, metric: str, *schedulers: str) -> Estimate:
+    def estimate(self, values: Array, metric: str, *schedulers: str, level: float = 0.95) -> Estimate:
         """Mean and interval; no interval where none of the schedulers' instances differ."""
-        found = estimate(values)
+        found = estimate(values, level)
         if any(self.covers(scheduler, metric) for scheduler in schedulers):
             return found
         return Estimate(found.mean, np.nan, np.nan, found.instances)

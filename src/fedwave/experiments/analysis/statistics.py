@@ -38,14 +38,40 @@ def per_instance(data: xr.Dataset, metric: str, burn_in: int = 0) -> FloatArray:
 
     ``burn_in`` leaves the first rounds out of a "mean"; "last", "max" and "sum" count the whole run.
     """
+    values = _by_round(data, metric, burn_in)
+    how = data[metric].attrs.get("over_rounds", "mean")
+    return np.asarray(over_rounds(how, values[burn_in:] if how == "mean" else values))
+
+
+def over_rounds_quantile(data: xr.Dataset, metric: str, quantile: float, burn_in: int = 0) -> FloatArray:
+    """The quantile over the rounds after the burn-in, ``[scheduler, instance]``, interpolated linearly."""
+    return np.asarray(np.quantile(_by_round(data, metric, burn_in)[burn_in:], quantile, axis=0))
+
+
+def _by_round(data: xr.Dataset, metric: str, burn_in: int) -> FloatArray:
     array = data[metric].transpose("round", "scheduler", "instance")
     rounds = array.sizes["round"]
     if not 0 <= burn_in < rounds:
         raise FedwaveError(f"burn_in is {burn_in}, must lie between 0 and the {rounds} rounds of the run less one.")
     # In this order in memory: numpy's sums depend on it in the last digits.
-    values = np.ascontiguousarray(array.values, dtype=np.float64)
-    how = array.attrs.get("over_rounds", "mean")
-    return np.asarray(over_rounds(how, values[burn_in:] if how == "mean" else values))
+    return np.ascontiguousarray(array.values, dtype=np.float64)
+
+
+def warm_up_rounds(values: Array) -> int | None:
+    """The first rounds that are best left out of the mean of a series, ``[T]``; None if it has not settled by T / 2.
+
+    Leaving out d rounds gives the mean of the others the standard error sd / sqrt(T - d), as if rounds were
+    independent; the answer is the d with the smallest one (the marginal standard error rule, White 1997).
+    """
+    count = len(values)
+    if count < 4:
+        return 0
+    backwards = np.asarray(values, dtype=np.float64)[::-1] - np.mean(values)
+    left = np.arange(1, count + 1)
+    squares = np.cumsum(backwards**2) - np.cumsum(backwards) ** 2 / left
+    errors = (squares / left**2)[::-1][: count // 2 + 1]  # by the number of rounds left out
+    best = int(np.argmin(errors))
+    return best if best < count // 2 else None
 
 
 def estimate(values: Array, level: float = 0.95) -> Estimate:

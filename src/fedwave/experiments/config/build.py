@@ -172,11 +172,10 @@ def _check_metrics(experiment: Experiment) -> None:
     if experiment.metric not in (known := (*watched, *learnt)):
         raise FedwaveError(f"metric is {short_repr(experiment.metric)}; {did_you_mean(experiment.metric, known)}")
     for name in watched:
-        for axis in experiment.sweep:
-            if name in (axis, axis.replace(".", "_")):  # in tables, and in results.nc
-                raise FedwaveError(
-                    f"metric {name!r} has the name of the axis sweep.{axis}, and a table cannot hold both: rename it."
-                )
+        if name in experiment.sweep:
+            raise FedwaveError(
+                f"metric {name!r} has the name of the axis sweep.{name}, and a table cannot hold both: rename it."
+            )
     if experiment.metric in learnt and experiment.task is None:
         raise FedwaveError(
             f"metric is {experiment.metric}, but without a task nothing is learnt: choose another, or give a task."

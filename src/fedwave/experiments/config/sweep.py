@@ -90,9 +90,13 @@ def _points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
         return [({}, experiment)]
     for axis in experiment.sweep:
         if axis in _SAME:
-            raise FedwaveError(f"sweep.{axis}: every point must have the same {axis} to be compared: leave it out.")
+            fix = f"to vary a parameter, write sweep.{axis}.NAME.PARAMETER" if axis in PART_LISTS else "leave it out"
+            raise FedwaveError(f"sweep.{axis}: every point must have the same {axis} to be compared: {fix}.")
         inside = axis.startswith("network.set.") or any(axis.startswith(f"{part}.") for part in PARTS)
         if not inside and axis not in field_names():
+            names = {name for part in experiment.schedulers for name in (str(part), part.name)}
+            if any(axis.startswith(f"{name}.") for name in names):
+                raise FedwaveError(f"sweep.{axis}: there is no field {axis!r}; write sweep.schedulers.{axis}.")
             raise FedwaveError(f"sweep.{axis}: {no_field(axis)}")
     found = []
     for values in product(*experiment.sweep.values()):

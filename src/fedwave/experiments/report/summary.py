@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.analysis.captions import burn_in_note, field_name, is_synthetic, point_name, sentences, title
@@ -10,6 +10,7 @@ from fedwave.experiments.analysis.randomness import Randomness, notes
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.report.comparison import Comparison, Table
 from fedwave.experiments.store.dataset import Point, Results, scheduler_labels
+from fedwave.network.network import Network
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 _HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
-def comparison_of(point: Point) -> Comparison:
-    """The schedulers of a point, compared as its experiment says."""
+def comparison_of(point: Point, network: Network | None = None, remark: str = "") -> Comparison:
+    """The schedulers of a point, compared as its experiment says; with the bound of the network if it is given."""
     how = point.experiment
-    return Comparison.of(point.data, how.base, how.burn_in, how.metric)
+    base, rival = how.base, how.against
+    return Comparison.of(point.data, base, how.burn_in, how.metric, rival=rival, network=network, remark=remark)
 
 
-def summary(results: Results) -> dict[str, Any]:
+def summary(results: Results, compared: Callable[[Point], Comparison] = comparison_of) -> dict[str, Any]:
     """The numbers of an experiment for machines; those of a sweep under ``points``, each with its place."""
     how = results.experiment
     about = {
@@ -38,13 +40,13 @@ def summary(results: Results) -> dict[str, Any]:
         "experiment": to_mapping(how),
     }
     if not how.sweep:
-        return about | _numbers(results.only)
-    points = [{"where": _plain(point.where), **_numbers(point)} for point in results.points]
+        return about | _numbers(results.only, compared)
+    points = [{"where": _plain(point.where), **_numbers(point, compared)} for point in results.points]
     return about | {"points": points}
 
 
-def _numbers(point: Point) -> dict[str, Any]:
-    found = comparison_of(point)
+def _numbers(point: Point, compared: Callable[[Point], Comparison]) -> dict[str, Any]:
+    found = compared(point)
     learnt = {} if point.experiment.task is None else learnt_json(point)
     worst = {k: {"device": d, "share": s} for k, (d, s) in worst_devices(point.data).items()}
     # What the titles and captions of figures state (a compact export is drawn with it).
@@ -105,7 +107,7 @@ def full_table(results: Results, paired: bool = False) -> Table:
     rows = [
         [found.name(label), *map(str, point.where.values()), *found.cells(label, names, paired)]
         for point, found in compared
-        for label in found.schedulers
+        for label in found.ranking
         if not (paired and label == found.base)
     ]
     return heading, rows

@@ -86,8 +86,8 @@ def write_netcdf(dataset: xr.Dataset, file: BinaryIO) -> None:
     small = dataset.map(_for_netcdf, keep_attrs=True)
     for name in small.coords:
         small = small.assign_coords({name: _exact(_for_netcdf(small[name]), small[name])})
-    # A slash or a dot is not allowed in names there.
-    small = small.rename({name: str(name).replace(".", "_") for name in small.dims})
+    # Axes are called as everywhere else (network.slots); only a slash is not allowed in a name there.
+    small = small.rename({name: str(name).replace("/", "_") for name in small.dims})
     # Straight into the file: its bytes in memory would be the results once more. xarray closes what it writes to.
     with os.fdopen(os.dup(file.fileno()), "wb") as same:
         small.to_netcdf(same, engine="scipy", format="NETCDF3_64BIT")

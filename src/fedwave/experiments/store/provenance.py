@@ -59,6 +59,12 @@ def all_versions(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
+def all_commits(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The different commits that units were made with, in the order of their lines."""
+    given = (line.get("commit") for line in lines)
+    return list(dict.fromkeys(one for one in given if isinstance(one, str) and _COMMIT.fullmatch(one)))
+
+
 def other_versions(folder: Path, lines: Iterable[Mapping[str, Any]]) -> str | None:
     """A sentence if units were made with other versions than are installed."""
     apart = (versions_apart(made, installed_versions(made)) for made in all_versions(lines))
@@ -82,13 +88,17 @@ def processor() -> str:
 
 
 def own_commit() -> str | None:
-    """The commit that is checked out where fedwave itself lies, read from plain files; None if it is no checkout.
+    """The commit of this fedwave; None if it is unknown.
 
-    git is not started: it does what the configuration of a folder says.
+    The build of an installed package has written it down (hatch_build.py). In a checkout it is read from git's own
+    plain files; git is not started: it does what the configuration of a folder says.
     """
     package = Path(fedwave.__file__).resolve().parent
     git = package.parents[1] / ".git"
     try:
+        if (package / "commit.txt").is_file():
+            head = (package / "commit.txt").read_text().strip()
+            return head if _COMMIT.fullmatch(head) else None
         head = (git / "HEAD").read_text().removeprefix("ref: ").strip()
         if head.startswith("refs/"):  # a branch, in a file of its own or among the packed ones
             path = git / head
