@@ -92,7 +92,7 @@ def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None)
     }
     drawing = [label for label in random if random[label]]
     about: dict[str, Any] = {"slots": str(slots), "gamma": float(first.network.gamma)}
-    about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.chance)}
+    about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.random_parts)}
     used = next(iter(curves.values())).settings if curves else {}
     return about | {k: int(used[k]) for k in ("test_images", "loss_images") if k in used}
 
