@@ -59,7 +59,7 @@ class Live:
         self._at = {one: u for u, one in enumerate(self.names)}
         # A device is known to be away only when it does not report, and goes on counting its data.
         problem = network.problem(1)
-        self._problem = replace(problem, away=problem.away or "kept")
+        self._problem = replace(problem, arrivals_while_away=problem.arrivals_while_away or "kept")
         self._state = checked_state(f"scheduler {name!r}: the state from start", self.scheduler.start(self._problem), 1)
         self._counts = NetworkState.initial(1, network.size)
         self._chosen: tuple[str, ...] | None = None  # of a round whose uploads have not been reported

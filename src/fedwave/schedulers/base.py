@@ -27,7 +27,7 @@ class Scheduler(ABC):
         state <- remember(state, seen, a)
 
     ``needs`` names what the Observation holds beside counts of deliveries: "channel", "backlog", "rates", "learner",
-    "statistics", "labels" (``types.INFORMATION``). Parameters are the fields of a frozen dataclass; all that evolves
+    "planning", "labels" (``types.INFORMATION``). Parameters are the fields of a frozen dataclass; all that evolves
     is in the state, a mapping of arrays whose first axis is the instance. The arrays that a method is given are
     read-only: return new ones.
 
@@ -87,7 +87,7 @@ class Scheduler(ABC):
         return self
 
     def beliefs(self, state: State) -> State:
-        """What a Trace keeps of the state with ``beliefs=True``."""
+        """The part of the state that a Trace keeps with ``beliefs=True``."""
         return {}
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
@@ -120,19 +120,19 @@ def scheduler(which: str | Mapping[str, Any] | Scheduler | type[Scheduler], **pa
     return made
 
 
-def scheduler_names(learner: bool = True) -> tuple[str, ...]:
-    """The registered names; ``learner=False`` keeps those that run on any network by themselves.
+def scheduler_names(standalone: bool = False) -> tuple[str, ...]:
+    """The registered names; ``standalone=True`` keeps those that run on any network by themselves.
 
     This leaves out schedulers that run only in lock step with training, only with labels, or only on small networks.
 
     >>> import fedwave as fw
     >>> fw.scheduler_names()[:3]
     ('alsa-pi', 'balsa', 'balsa-po')
-    >>> "update-aware" in fw.scheduler_names(), "update-aware" in fw.scheduler_names(learner=False)
+    >>> "update-aware" in fw.scheduler_names(), "update-aware" in fw.scheduler_names(standalone=True)
     (True, False)
     """
     every = registry.names("scheduler")
-    if learner:
+    if not standalone:
         return every
     kinds = {name: registry.find("scheduler", name) for name in every}
     return tuple(n for n, kind in kinds.items() if not ({"learner", "labels"} & kind.needs or kind.small_only))

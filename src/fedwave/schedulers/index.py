@@ -43,7 +43,7 @@ class SavedWaiting(PricedIndex):
 
     objective = BacklogObjective(effort=MEDIUM_BACKLOG)
     many_classes = tabulated_backlog
-    needs = frozenset({"backlog", "statistics"})
+    needs = frozenset({"backlog", "planning"})
 
     def __post_init__(self) -> None:
         if self.average not in (0, 1):
@@ -70,7 +70,7 @@ class SavedWaiting(PricedIndex):
 class IndifferencePrice(Index):
     """Whittle's index: the price at which sending and waiting cost the same, x with p C(n; x) = x."""
 
-    needs = frozenset({"backlog", "statistics"})
+    needs = frozenset({"backlog", "planning"})
 
     def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         statistics = channel_statistics(seen.planning)

@@ -35,7 +35,7 @@ class PricedIndex(Index):
 
     many_classes: ClassVar[ManyClasses | None] = None
 
-    needs = frozenset({"statistics"})
+    needs = frozenset({"planning"})
 
     @property
     @abstractmethod
