@@ -57,7 +57,7 @@ class Live:
         self.names = network.table.name or tuple(str(u + 1) for u in range(network.size))
         self.round = 0  # the last one that was chosen for
         self._at = {one: u for u, one in enumerate(self.names)}
-        # A device is known to be away only when it does not report, and goes on counting its data.
+        # A device is known to be away only because it does not report; it continues to count its data.
         problem = network.problem(1)
         self._problem = replace(problem, arrivals_while_away=problem.arrivals_while_away or "kept")
         self._state = checked_state(f"scheduler {name!r}: the state from start", self.scheduler.start(self._problem), 1)

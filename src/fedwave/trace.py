@@ -208,7 +208,7 @@ class Trace:
 
     @property
     def available(self) -> BoolArray:
-        """Who was there, ``[T, I, U]``."""
+        """The devices that were available, ``[T, I, U]``."""
         everybody = np.broadcast_to(True, self.delivered.shape)
         return self.devices.get("available", everybody)
 

@@ -171,8 +171,8 @@ class Observation:
 
     Always visible: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
     the last upload that arrived, this round included), ``delivered`` (whose upload arrived in the
-    round before), ``reported`` (the n + m that came with it, 0 for the others) and ``available`` (who is there and can
-    be picked).
+    round before), ``reported`` (the n + m that came with it, 0 for the others) and ``available`` (the devices that
+    are there and can be picked).
 
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
     ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
@@ -269,7 +269,7 @@ class WorldRound:
     later_snr: FloatArray | None  # what HARQ's later tries add to the SNR; None without later tries
     arrivals: IntArray  # m
     heard: BoolArray | None  # who heard the broadcast; None: all devices always do
-    available: BoolArray | None = None  # who is there; None: all devices always are
+    available: BoolArray | None = None  # the devices that are there; None: always all of them
 
 
 @dataclass(frozen=True, slots=True)

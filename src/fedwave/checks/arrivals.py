@@ -56,7 +56,7 @@ def _all_chances(arrivals: Arrivals, rates: FloatArray) -> FloatArray:
 
 
 def _frequencies(trial: Trial) -> bool:
-    """What is drawn follows the chances."""
+    """The counts that are drawn follow the chances."""
     if is_record(trial.part):
         return False
     rates = _rates(trial)

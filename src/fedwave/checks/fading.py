@@ -1,4 +1,7 @@
-"""The contract of a fading model: gains from the block's generators, all memory in the carry."""
+"""The contract of a fading model: it draws from the block's generators, and keeps its memory in the carry.
+
+The carry is the value that a block of rounds hands to the next one.
+"""
 
 from __future__ import annotations
 

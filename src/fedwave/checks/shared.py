@@ -1,4 +1,4 @@
-"""The contract that all families share: a part is tried, and a table of checks looks at what it did.
+"""The contract that all families share: a part is tried, and a table of checks looks at the results.
 
 A family is a ``Family``: its trial calls every method of a part through ``Trial.call`` and keeps what they return with
 ``Trial.keep``. The table ``SHARED`` then has its checks for free.
@@ -36,7 +36,7 @@ INSTANCES = 3  # in the trial of a part
 
 @dataclass(frozen=True, repr=False)
 class CheckReport:
-    """What ``fw.check`` returns; it prints as a sentence.
+    """The result of ``fw.check``; it prints as a sentence.
 
     >>> import fedwave as fw
     >>> report = fw.check("age")
@@ -85,7 +85,7 @@ class Trial:
         return other
 
     def call(self, method: Callable[..., Any], *given: Any) -> Any:
-        """What a method returns. The arrays that it is given are read-only, as in a run."""
+        """Calls a method with read-only arrays, as a run does, and returns its result."""
         freeze(*given)
         return method(*given)
 
@@ -272,7 +272,7 @@ def _continued(begun: Trace, run: Run) -> Trace:
 
 
 def _rebuilt(part: Any) -> Any:
-    """A part from what a file keeps of it, whether it is registered or not."""
+    """Builds a part again from the content that a file keeps, whether it is registered or not."""
     arrays: dict[str, Array] = {}
     try:
         content = json.loads(json.dumps(pack(part, arrays, "part")))
@@ -289,7 +289,7 @@ def _rebuilt(part: Any) -> Any:
 
 
 def contents(value: Any, depth: int = 8) -> Any:
-    """What an object holds, copied into something that can be compared later."""
+    """Copies the content of an object into plain values, to compare it later."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, np.generic):
@@ -306,7 +306,7 @@ def contents(value: Any, depth: int = 8) -> Any:
 
 
 def attributes(value: Any, depth: int = 8) -> dict[str, Any]:
-    """What an object's attributes hold, without cached properties and fields that take no part in comparisons."""
+    """Copies the attributes of an object, without cached properties and fields that take no part in comparisons."""
     derived = {n for n in dir(type(value)) if isinstance(getattr(type(value), n, None), cached_property)}
     derived |= {f.name for f in fields(value) if not (f.init or f.compare)} if is_dataclass(value) else set()
     return {n: contents(item, depth) for n, item in getattr(value, "__dict__", {}).items() if n not in derived}

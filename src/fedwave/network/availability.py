@@ -18,9 +18,9 @@ from fedwave.types import BoolArray
 class Availability(RandomPart):
     """Base class of availability models: which devices are there in a round.
 
-    The access point knows who is there when it decides, and nobody else can be picked. A device that is away does not
-    train, and its delay grows. What arrives there meanwhile is lost; with ``arrivals_while_away`` it counts as
-    arrivals of the first round back.
+    The access point knows the available devices when it decides, and picks only among them. A device that is away does
+    not train, and its delay grows. Its arrivals meanwhile are lost; with ``arrivals_while_away`` they count as arrivals
+    of the first round back.
 
     A model of your own defines ``sample``. It sets ``independent = False`` if rounds depend on each other, and
     ``shared = True`` if it draws no random numbers.

@@ -23,7 +23,7 @@ class Scheduler(ABC):
 
         state <- learn(state, seen, draws)              what the last round's uploads have shown
         a     =  the W largest of priority(state, seen, draws), ``[I, U]``, equal ones in a drawn order;
-                 nobody who is away, and no priority of minus infinity (below 0 with ``idles``): slots may stay empty
+                 never a device that is away or has priority minus infinity (below 0 with ``idles``)
         state <- remember(state, seen, a)
 
     ``needs`` names what the Observation holds beside counts of deliveries: "channel", "backlog", "rates", "learner",
@@ -139,7 +139,7 @@ def scheduler_names(standalone: bool = False) -> tuple[str, ...]:
 
 
 def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler) -> Decision:
-    """Check that at most W devices of each instance transmit, and nobody who is away.
+    """Check that at most W devices of each instance transmit, and none that is away.
 
     A scheduler may bring a ``decide`` of its own.
     """

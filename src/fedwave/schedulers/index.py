@@ -85,7 +85,7 @@ class IndifferencePrice(Index):
 
 
 class Lagrangian(KnownRates):
-    """What an upload now saves in all rounds to come, at the best price of a transmission.
+    """The saving of an upload now in all rounds to come, at the best price of a transmission.
 
     Each different device (rate and mean SNR) is solved for. With more than 2,000 of them and no rate above 58, price
     and C are read from the tables for any rates. Mean backlogs then differed by less than .1 %, and by up to 1.3 %
