@@ -370,14 +370,14 @@ def test_instances_start_at_random_places(play, align):
     np.testing.assert_array_equal(play(network, 130, [7], first=100).gain, whole[99:, [7]])
     same = [len(set(row)) == 1 for row in whole[0]]
     assert all(same) if align == "clock" else not any(same)
-    assert "gains" in network.chance
+    assert "gains" in network.random_parts
     assert (play(network, 1, many, seed=1).gain != whole[0]).any()
 
 
 def test_a_shared_log_is_not_covered_by_intervals():
     network = table(["bus", "node2"], fading=fw.read_log(FRAME))
     assert network.fading.shared
-    assert "gains" not in network.chance
+    assert "gains" not in network.random_parts
 
 
 def test_gains_and_arrivals_of_one_log_keep_their_offset(play):

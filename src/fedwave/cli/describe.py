@@ -32,7 +32,7 @@ from fedwave.trace import Trace
 
 PRESETS = "presets"
 # What a scheduler may need (types.INFORMATION): before the first round, and in every round.
-_MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}
+_MUST_KNOW = {"rates": "true rates", "planning": "distributions"}
 _SEES = {"channel": "h", "backlog": "n", "learner": "updates", "labels": "labels"}
 _SCHEDULERS = (
     "Knows, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in "

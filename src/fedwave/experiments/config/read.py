@@ -18,8 +18,9 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import replaced, rooted
 from fedwave.experiments.config.parts import refusals_at
 from fedwave.experiments.config.sweep import check_points, to_mapping, with_value
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import as_path, read_json, read_text
-from fedwave.parts.user_code import absolute, checksum, find_named, import_parts, is_module, read_source
+from fedwave.parts.user_code import absolute, find_named, import_parts, is_module, read_source
 
 _PRESETS = "fedwave.experiments.presets"
 _NETWORKS = ("paper", "random")
@@ -152,7 +153,7 @@ def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[s
     imports = content.get("imports")
     files = [one for one in imports if isinstance(one, str)] if isinstance(imports, list) else []
     found, missing = find_named(
-        {one: checksum(read_source(one)) if os.path.isfile(one) else "" for one in files}, given
+        {one: sha256(read_source(one).encode()) if os.path.isfile(one) else "" for one in files}, given
     )
     if missing:
         words = " ".join(f"--import {shlex.quote(one if is_module(one) else Path(one).name)}" for one in missing)

@@ -7,10 +7,11 @@ experiment have the same run id.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from fedwave.files.checksum import sha256
 
 # Fields that only say how results are shown, or how often they are saved.
 SHOWN = ("name", "against", "burn_in", "targets", "checkpoint_seconds")
@@ -32,7 +33,7 @@ def run_id(
         "inputs": dict(checksums),
         "numerics": numerics,
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(content, sort_keys=True).encode())
 
 
 def deciding_fields(experiment: Mapping[str, Any]) -> dict[str, Any]:

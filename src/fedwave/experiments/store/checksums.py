@@ -20,11 +20,6 @@ class Damaged(FedwaveError):
     """A file of a run folder has changed since it was written."""
 
 
-def sha256(content: bytes) -> str:
-    """The checksum of bytes."""
-    return hashlib.sha256(content).hexdigest()
-
-
 def file_sha256(path: str | Path) -> str:
     """The checksum of a file, which is read again only if it has changed."""
     with opened(path, str(path)) as (file, size):

@@ -92,7 +92,7 @@ def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None)
     }
     drawing = [label for label in random if random[label]]
     about: dict[str, Any] = {"slots": str(slots), "gamma": float(first.network.gamma)}
-    about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.chance)}
+    about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.random_parts)}
     learnt = next(iter(curves.values())) if curves else None
     used = learnt.settings if learnt else {}
     if learnt and learnt.metric_name != "accuracy":

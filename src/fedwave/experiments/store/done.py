@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.experiments.store.checksums import Damaged
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import read_bytes
 from fedwave.files.writing import write_bytes
 

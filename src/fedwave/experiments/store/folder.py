@@ -32,12 +32,13 @@ from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit, units_of
 from fedwave.experiments.store import inputs
-from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
+from fedwave.experiments.store.checksums import Damaged, file_sha256
 from fedwave.experiments.store.done import DONE, Done, Line, append_line, read_done, write_done
 from fedwave.experiments.store.lock import check_links, locked, make_run_folder
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import is_there, read_bytes
 from fedwave.files.writing import write_bytes, write_text
 from fedwave.parts.user_code import import_source

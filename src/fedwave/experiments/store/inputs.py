@@ -30,7 +30,8 @@ from fedwave.experiments.config.files import data_files
 from fedwave.experiments.config.run_id import deciding_fields
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.store.checksums import file_sha256, sha256
+from fedwave.experiments.store.checksums import file_sha256
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import read_bytes
 from fedwave.files.writing import write_bytes
 from fedwave.parts import registry

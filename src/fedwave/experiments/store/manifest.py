@@ -24,8 +24,9 @@ from fedwave.experiments.config.resolve import added
 from fedwave.experiments.config.run_id import run_id
 from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
 from fedwave.experiments.config.units import Unit, where_of_points
-from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.experiments.store.checksums import Damaged
 from fedwave.experiments.store.inputs import Input
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import is_there, read_bytes, read_json
 from fedwave.version import NUMERICS
 
