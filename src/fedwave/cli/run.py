@@ -16,7 +16,7 @@ from fedwave.cli.folders import show_again
 from fedwave.cli.progress import run_bar
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, WorkFailed
-from fedwave.experiments.config.build import check
+from fedwave.experiments.config.build import check_buildable
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.outputs import output_files
 from fedwave.experiments.report.summary import summary
@@ -178,5 +178,5 @@ def _without_task(how: Experiment, words: list[str] | None) -> Experiment:
     if how.task is not None and not asked and how.metric in learnt:
         how = replace(how, metric="backlog")
     how = replace(how, task=None)
-    check(how)
+    check_buildable(how)
     return how

@@ -13,7 +13,7 @@ from fedwave.errors import FedwaveError, as_int, is_list, short_repr
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.run.signals import TIMEOUT
-from fedwave.experiments.store.dataset import joined, unit_dataset
+from fedwave.experiments.store.dataset import join_units, unit_dataset
 from fedwave.files.reading import as_path
 from fedwave.metrics import MetricSet
 from fedwave.network.network import Network
@@ -68,7 +68,7 @@ def compare(
         for label, one in chosen.items()
     ]
     ran = parts[0]["instance"].values.tolist()
-    return Comparison.of(joined(parts, list(chosen), ran), base, burn_in, metric)
+    return Comparison.of(join_units(parts, list(chosen), ran), base, burn_in, metric)
 
 
 def run(

@@ -70,7 +70,7 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
     check_new(out)
     if len(folders) < 2:
         raise FedwaveError(f"{plural(len(folders), 'folder')} cannot be merged: name two or more finished run folders.")
-    lots = sorted(map(_read, folders), key=lambda lot: lot.stored().first_instance)
+    lots = sorted(map(_sound_lot, folders), key=lambda lot: lot.stored().first_instance)
     for other in lots[1:]:
         _check_same_experiment(lots[0], other, tell)
     for before, after in pairwise(lots):
@@ -83,7 +83,7 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
         yield stored_results(out)
 
 
-def _read(folder: Path) -> RunFolder:
+def _sound_lot(folder: Path) -> RunFolder:
     check_is_folder(folder)
     found = verify(folder)
     for state, fault in (("wrong", "not sound"), ("open", "not finished")):

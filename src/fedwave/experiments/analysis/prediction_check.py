@@ -20,7 +20,7 @@ from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_labels_of, class_mix_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.files import with_file_names
 from fedwave.experiments.store.dataset import Point, scheduler_labels
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.load import results_of
@@ -112,7 +112,7 @@ def check_prediction(folder: Path) -> PredictionCheck:
             f"{folder} has {len(how.schedulers)} schedulers: an order of fewer than {_FEWEST} says nothing."
         )
     return PredictionCheck(
-        how.name, tuple(_checked(point, renamed(point.experiment, paths)) for point in results.points)
+        how.name, tuple(_checked(point, with_file_names(point.experiment, paths)) for point in results.points)
     )
 
 

@@ -40,7 +40,7 @@ def prepare(experiment: Experiment, sources: Mapping[str, str]) -> None:
             import_parts(source)
 
 
-def check(experiment: Experiment, checked: Experiment | None = None) -> None:
+def check_buildable(experiment: Experiment, checked: Experiment | None = None) -> None:
     """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it.
 
     Skips fields that equal those of ``checked``, which was checked before.

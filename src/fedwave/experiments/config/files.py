@@ -27,7 +27,7 @@ Change = Callable[[str, bool], str]
 _TEXTS = ("name", "kind", "as", "against", "metric", "instead_of")  # fields and parameters that are no file
 
 
-def rooted(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_absolute_files(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The content of an experiment's file with absolute paths, which were seen from ``folder``."""
 
     def absolute(text: str, sure: bool) -> str:
@@ -40,7 +40,7 @@ def rooted(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def with_absolute_paths(experiment: Experiment) -> Experiment:
     """The experiment with absolute paths."""
-    return _same_if_equal(experiment, rooted(to_mapping(experiment), Path()))
+    return _same_if_equal(experiment, with_absolute_files(to_mapping(experiment), Path()))
 
 
 def replaced(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def replaced(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
     return _changed(content, lambda text, sure: names.get(text, text))
 
 
-def renamed(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
+def with_file_names(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
     """The same experiment with other names for some of its files."""
     return _same_if_equal(experiment, replaced(to_mapping(experiment), names)) if names else experiment
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
-from fedwave.experiments.config.build import check
+from fedwave.experiments.config.build import check_buildable
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import replaced, rooted
+from fedwave.experiments.config.files import replaced, with_absolute_files
 from fedwave.experiments.config.parts import refusals_at
 from fedwave.experiments.config.sweep import check_points, to_mapping, with_value
 from fedwave.files.reading import as_path, read_json, read_text
@@ -51,7 +51,7 @@ def load_experiment(
         if name in _NETWORKS or _is_device_table(path):
             network = {"kind": name} if name in _NETWORKS else {"kind": "table", "file": name}
             return experiment_from({"name": path.stem, **(defaults or {}), "network": network}, overrides, imports)
-        content = rooted(_plain_copy(_content(name)), path.parent)
+        content = with_absolute_files(_plain_copy(_content(name)), path.parent)
         if path.name.lower() == "config.yaml" and os.path.lexists(path.parent / "run.json"):
             content = _with_named_code(content, path, imports)
         try:
@@ -71,9 +71,9 @@ def experiment_from(
         for text in overrides:
             content = _with_override(content, text)
         experiment = Experiment.of(_imported(content, imports))  # names are looked up after the imports
-        check(experiment)
+        check_buildable(experiment)
         if experiment.sweep:
-            check_points(experiment, check)  # what is wrong is found now, not after hours
+            check_points(experiment, check_buildable)  # what is wrong is found now, not after hours
         return experiment
 
 

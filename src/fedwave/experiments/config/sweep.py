@@ -48,7 +48,7 @@ def check_points(experiment: Experiment, check: Check) -> None:
             check(at, experiment)
 
 
-def changed(experiment: Experiment, values: Mapping[str, Any], labelled: bool = False) -> Experiment:
+def with_fields(experiment: Experiment, values: Mapping[str, Any], labelled: bool = False) -> Experiment:
     """The experiment with other values for some fields, by their dots. What they leave alone is the same object.
 
     ``labelled``: a scheduler keeps its label when a parameter of it is set.
@@ -98,7 +98,7 @@ def _points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
     for values in product(*experiment.sweep.values()):
         where = dict(zip(experiment.sweep, values, strict=True))
         with refusals_at(_name(where)):
-            at = changed(experiment, {**where, "sweep": {}}, labelled=True)
+            at = with_fields(experiment, {**where, "sweep": {}}, labelled=True)
             if (at.task is None) != (experiment.task is None):
                 raise FedwaveError(
                     "task is null in the experiment or at this point, but not in both, so points cannot be compared: "

@@ -14,9 +14,9 @@ from typing import Any
 
 from fedwave.experiments.config.build import schedulers_of, settings_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed, with_absolute_paths
-from fedwave.experiments.config.resolve import added, filled, filled_alike
-from fedwave.experiments.config.sweep import changed, points
+from fedwave.experiments.config.files import with_absolute_paths, with_file_names
+from fedwave.experiments.config.resolve import fill_defaults, fill_shared_defaults, filled_fields
+from fedwave.experiments.config.sweep import points, with_fields
 from fedwave.parts.user_code import imported_sources
 
 _INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
@@ -42,14 +42,14 @@ class Unit:
         """Rounds to play until it is done, over all its runs."""
         return self.experiment.rounds * len(self.schedulers) * len(self.instances)
 
-    def located(self) -> Experiment:
+    def local_experiment(self) -> Experiment:
         """The experiment with the paths of its files on this machine."""
-        return renamed(self.experiment, self.paths)
+        return with_file_names(self.experiment, self.paths)
 
 
-def resolved(experiment: Experiment) -> Experiment:
+def resolve(experiment: Experiment) -> Experiment:
     """Fill in what is left open: absolute paths, numbers, and from the device how the work is cut."""
-    experiment = filled_alike(with_absolute_paths(experiment))
+    experiment = fill_shared_defaults(with_absolute_paths(experiment))
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
         return replace(experiment, block=block, group=1)
@@ -62,14 +62,14 @@ def resolved(experiment: Experiment) -> Experiment:
     )
 
 
-def units_of(experiment: Experiment, paths: Mapping[str, str] | None = None) -> list[Unit]:
+def cut_into_units(experiment: Experiment, paths: Mapping[str, str] | None = None) -> list[Unit]:
     """The units of a resolved experiment, always in the same order; ``paths`` of the files that it names."""
     paths = paths or {}
-    sources = imported_sources(renamed(experiment, paths).imports)
+    sources = imported_sources(with_file_names(experiment, paths).imports)
     units = []
     for number, ((_, at), where) in enumerate(zip(points(experiment), where_of_points(experiment), strict=True)):
-        located = renamed(at, paths)
-        at = changed(at, added(located, filled(located)))
+        located = with_file_names(at, paths)
+        at = with_fields(at, filled_fields(located, fill_defaults(located)))
         groups = _groups(at, located)
         numbers, size = at.instance_numbers, at.block or at.instances
         for group, word in zip(groups, _file_words(groups), strict=True):

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import WorkFailed, as_int, extra_for, plural
-from fedwave.experiments.config.build import check, network_of, prepare
+from fedwave.experiments.config.build import check_buildable, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.sweep import points
-from fedwave.experiments.config.units import Unit, resolved, units_of
+from fedwave.experiments.config.units import Unit, cut_into_units, resolve
 from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Engine, Job, Message, run_here
 from fedwave.experiments.run.process import leave_if_imported_by_a_worker, run_in_pool
@@ -28,7 +28,7 @@ from fedwave.experiments.store.checksums import Damaged
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.inputs import resume_command
-from fedwave.experiments.store.load import put_together
+from fedwave.experiments.store.load import collect_results
 from fedwave.experiments.store.lock import make_run_folder
 from fedwave.parts.user_code import imported_sources
 
@@ -121,16 +121,16 @@ def running(
     if folder is not None:
         make_run_folder(folder)
     prepare(experiment, imported_sources(experiment.imports))
-    check(experiment)
+    check_buildable(experiment)
     if experiment.task is not None:
         with extra_for("a task"):
             import_module("fedwave.learning.replay")  # before a run folder is made
-    experiment = resolved(experiment)
+    experiment = resolve(experiment)
     check_results(experiment)
     if engine is None:
         workers_that_fit([at for _, at in points(experiment)], 1)
     if folder is None:
-        progress = _Progress(units_of(experiment), watch, keeps=False)
+        progress = _Progress(cut_into_units(experiment), watch, keeps=False)
         found: dict[str, xr.Dataset] = {}
 
         def keep(unit: Unit, data: xr.Dataset, seconds: float) -> None:
@@ -139,7 +139,7 @@ def running(
         with stop.listening(at_once=True):
             job = Job(progress.units, progress.report, stop=stop, timeout=timeout)
             _do(job, engine or _engine(progress, workers), progress, keep)
-        yield put_together(experiment, progress.units, lambda unit: found.pop(unit.name))
+        yield collect_results(experiment, progress.units, lambda unit: found.pop(unit.name))
         return
     store = RunFolder(folder)
     with store.locked():
@@ -150,7 +150,7 @@ def running(
         _check_complete(progress, resume_command(folder, experiment.imports))
         with suppress(OSError):  # there is none, or somebody put something there
             (folder / "checkpoints").rmdir()
-        yield put_together(store.stored(), progress.units, store.data)
+        yield collect_results(store.stored(), progress.units, store.data)
 
 
 def _engine(progress: _Progress, workers: int | None) -> Engine:
@@ -162,7 +162,7 @@ def _engine(progress: _Progress, workers: int | None) -> Engine:
         gpus = gpu_count()
         workers = min(gpus, workers or gpus)
     elif workers is None:
-        size = sum(unit.rounds * network_of(unit.located().network).size for unit in units)
+        size = sum(unit.rounds * network_of(unit.local_experiment().network).size for unit in units)
         worth = experiment.task is not None or size > _WORTH_WORKERS
         workers = min(len(units), os.cpu_count() or 1) if worth else 1
     if workers > 1 and not gpus:
@@ -174,7 +174,7 @@ def _engine(progress: _Progress, workers: int | None) -> Engine:
 
 
 def _points(units: list[Unit]) -> list[Experiment]:
-    return list({unit.point: unit.located() for unit in units}.values())
+    return list({unit.point: unit.local_experiment() for unit in units}.values())
 
 
 def _unfinished(store: RunFolder, progress: _Progress) -> list[Unit]:

@@ -50,7 +50,7 @@ def run_unit(unit: Unit, path: Path | None, meter: Meter, warn: Warn, asked: Ask
     Raises Stopped, with a checkpoint, if it is ``asked`` to stop; UnitFailed for whatever the user's code raises.
     """
     try:
-        work = _Work(replace(unit, experiment=unit.located()), Checkpointer(unit, path, asked), meter, warn)
+        work = _Work(replace(unit, experiment=unit.local_experiment()), Checkpointer(unit, path, asked), meter, warn)
         return work.results(unit.experiment)
     except (FedwaveError, Stopped, NoRound, Interrupted, Terminated):
         raise

@@ -125,7 +125,7 @@ def _about(name: str, trace: Trace) -> dict[str, str]:
     return {key: value for key, value in about.items() if value}
 
 
-def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]) -> xr.Dataset:
+def join_units(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]) -> xr.Dataset:
     """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order.
 
     The parts are taken one by one, so that those which come from a generator are never in memory together.
@@ -157,7 +157,7 @@ def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: It
     return whole
 
 
-def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
+def join_points(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
     """The points of a sweep, the last axis running fastest; shorter or smaller ones are filled up with NaN.
 
     Devices are aligned by name. Where the points have devices of different names, they are numbered in the order of

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.files import with_file_names
 from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
-from fedwave.experiments.config.units import Unit, units_of
+from fedwave.experiments.config.units import Unit, cut_into_units
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
 from fedwave.experiments.store.done import DONE, Done, Line, append_line, read_done, write_done
@@ -117,7 +117,7 @@ class RunFolder:
         for path, text in code.values():
             import_source(path, text)
         names = {name: path for name, (path, _) in code.items()}
-        return renamed(self.stored(), names | self.data_paths())
+        return with_file_names(self.stored(), names | self.data_paths())
 
     def data_paths(self) -> dict[str, str]:
         """Where the data files that the experiment names are now: the copies, or the unchanged originals."""
@@ -133,10 +133,10 @@ class RunFolder:
         found = inputs.find_inputs(experiment, known)
         inputs.check_unchanged(self.path, found, known)
         paths = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
-        stored = renamed(experiment, {path: name for name, path in paths.items()})
+        stored = with_file_names(experiment, {path: name for name, path in paths.items()})
         if begun:
             self._check_same(stored)
-        units = self.units() if begun else units_of(stored, paths)
+        units = self.units() if begun else cut_into_units(stored, paths)
         datasets = inputs.find_datasets(units, paths)
         inputs.check_unchanged(self.path, datasets, known)
         found += datasets

@@ -112,7 +112,7 @@ def find_datasets(units: Iterable[Unit], paths: Mapping[str, str]) -> list[Found
     """The datasets that the units learn, each once; they are loaded. ``paths`` are those of the files."""
     found = {}
     for unit in units:
-        task, located = unit.experiment.task, replace(unit, paths=paths).located().task
+        task, located = unit.experiment.task, replace(unit, paths=paths).local_experiment().task
         if task is not None and located is not None:
             found[f"dataset {task.dataset}"] = located.dataset
     sums = {name: arrays_sha256(registry.build("dataset", part)) for name, part in found.items()}

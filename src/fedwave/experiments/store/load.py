@@ -14,7 +14,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, axis_values
-from fedwave.experiments.store.dataset import Point, Results, assembled, joined
+from fedwave.experiments.store.dataset import Point, Results, join_points, join_units
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.files.reading import as_path
 from fedwave.version import __version__
@@ -56,10 +56,10 @@ def results_of(store: RunFolder) -> Results:
             f"{store.path} is not finished ({len(missing)} of {len(units)} units are missing): "
             f"run `{store.resume_command()}`."
         )
-    return put_together(experiment, units, store.data)
+    return collect_results(experiment, units, store.data)
 
 
-def put_together(experiment: Experiment, units: Sequence[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
+def collect_results(experiment: Experiment, units: Sequence[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
     """For every point, every scheduler in its order with all its instances."""
     by_point: dict[int, list[Unit]] = {}
     for unit in units:
@@ -68,7 +68,7 @@ def put_together(experiment: Experiment, units: Sequence[Unit], data_of: Callabl
     for number, (where, _) in enumerate(points(experiment)):
         here = by_point[number]
         at, instances = here[0].experiment, (i for unit in here for i in unit.instances)
-        found.append(Point(where, at, joined(map(data_of, here), at.labels, instances)))
+        found.append(Point(where, at, join_units(map(data_of, here), at.labels, instances)))
     return Results(experiment, found)
 
 
@@ -76,7 +76,7 @@ def to_dataset(results: Results) -> xr.Dataset:
     """All points of an experiment in one Dataset."""
     how = results.experiment
     axes = {axis: axis_values(values) for axis, values in how.sweep.items()}
-    whole = assembled(axes, [point.data for point in results.points])
+    whole = join_points(axes, [point.data for point in results.points])
     return whole.assign_attrs(title=how.name, fedwave=__version__, config=to_yaml(how))
 
 

@@ -20,9 +20,9 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import stored_experiment
-from fedwave.experiments.config.resolve import added
+from fedwave.experiments.config.resolve import filled_fields
 from fedwave.experiments.config.run_id import run_id
-from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
+from fedwave.experiments.config.sweep import Values, points, to_mapping, with_fields
 from fedwave.experiments.config.units import Unit, where_of_points
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.experiments.store.inputs import Input
@@ -50,7 +50,7 @@ class Manifest:
     def of(cls, experiment: Experiment, inputs: Mapping[str, Input], units: Sequence[Unit]) -> Manifest:
         """Of a run that begins."""
         at = {unit.point: unit.experiment for unit in units}
-        numbers = [added(before, at[k]) for k, (_, before) in enumerate(points(experiment))]
+        numbers = [filled_fields(before, at[k]) for k, (_, before) in enumerate(points(experiment))]
         return cls(experiment, numbers, inputs, units)
 
     @property
@@ -96,7 +96,7 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     with _refusing(path):
         inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
         experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
-        at = [changed(before, numbers[k]) for k, (_, before) in enumerate(points(experiment))]
+        at = [with_fields(before, numbers[k]) for k, (_, before) in enumerate(points(experiment))]
         wheres = where_of_points(experiment)
         units = [_unit(one, wheres, at) for one in content["units"]]
         if {unit.point for unit in units} != set(range(len(at))):
