@@ -229,7 +229,7 @@ def _log(what: str, options: Sequence[str]) -> LogSummary:
 
 def _run_folder(folder: Path) -> dict[str, Any]:
     store = RunFolder(folder)
-    how, units = with_file_names(store.stored(), store.data_paths()), store.units()
+    how, units = with_file_names(store.experiment_as_run, store.data_paths()), store.units()
     done = store.done.units
     finished = sum(unit.name in done for unit in units)
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]

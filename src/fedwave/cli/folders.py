@@ -58,7 +58,7 @@ def report(
         if out is not None:
             raise FedwaveError("--compact exports what lies in the run folder: leave out --out.")
         check_new(compact)
-        if RunFolder(folder).stored().sweep:
+        if RunFolder(folder).experiment_as_run.sweep:
             raise FedwaveError(f"{folder} holds a sweep, which has no compact export: publish its summary.csv.")
     show_again(folder, printing, words or (), out)
     if compact is not None:

@@ -112,7 +112,7 @@ def resume(*, folder: opt.RunFolderPath, imports: opt.Imports = None, execution:
     """
     check_is_folder(folder)
     store = RunFolder(folder)
-    store.stored()  # raises for a folder that is not a run folder
+    store.check_begun()
     if store.is_finished():
         show_again(folder, execution)
     else:

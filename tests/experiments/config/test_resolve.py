@@ -15,14 +15,14 @@ from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.experiments.config.units import cut_into_units, resolve
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.load import results_of
 from fedwave.parts import registry
 
 SMALL: dict[str, Any] = {"schedulers": ["age", "random"], "rounds": 4, "instances": 2}
 
 
 def stored(folder: Path) -> Experiment:
-    return RunFolder(folder).stored()
+    return RunFolder(folder).experiment_as_run
 
 
 def without_null(content: Any) -> bool:
@@ -124,7 +124,7 @@ def test_what_differs_between_points_is_known_at_each(tmp_path: Path) -> None:
     made = run_experiment(experiment_from(sweep), tmp_path / "run", workers=1)
     assert stored(tmp_path / "run").network.slots is None
     assert stored(tmp_path / "run").network.gamma == 0.01
-    for results in (made, stored_results(tmp_path / "run")):
+    for results in (made, results_of(RunFolder(tmp_path / "run"))):
         slots = [point.experiment.network.slots for point in results.points]
         assert slots == [fw.random_network(n, max(1, n // 5)).slots for n in (5, 10, 20)]
 

@@ -26,7 +26,8 @@ from fedwave.experiments.run.pool import Job, Message, run_here
 from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store.dataset import Results, unit_dataset
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.load import results_of
 
 SIMULATION = experiment_from(
     {
@@ -60,7 +61,7 @@ def test_the_number_of_workers_changes_nothing(
 ) -> None:
     results = run_experiment(experiment, tmp_path / "run", workers=workers)
     assert same(results, alone[kind])
-    assert same(stored_results(tmp_path / "run"), alone[kind])
+    assert same(results_of(RunFolder(tmp_path / "run")), alone[kind])
 
 
 def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
@@ -98,7 +99,7 @@ def test_finished_units_are_kept_and_not_done_again(alone: dict[str, Results], t
     with pytest.raises(Stop):
         run_experiment(SMALL, tmp_path, engine=first_two)
     with refused("2 of 4", "`fedwave resume"):
-        stored_results(tmp_path)
+        results_of(RunFolder(tmp_path))
     events: list[Event] = []
     assert same(run_experiment(SMALL, tmp_path, workers=1, watch=events.append), alone["training"])
     begun = [event["unit"] for event in events if event["event"] == "unit-begun"]

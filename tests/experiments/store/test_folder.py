@@ -110,7 +110,7 @@ def test_the_files_of_a_run(made: Path) -> None:
     content = json.loads((folder / "run.json").read_text())
     assert set(content) == {"format", "numerics", "experiment", "points", "inputs", "units"}
     assert str(made) not in (folder / "run.json").read_text()
-    assert content["experiment"] == to_mapping(RunFolder(folder).stored())
+    assert content["experiment"] == to_mapping(RunFolder(folder).experiment_as_run)
     shown = {path.name for path in folder.iterdir()}
     assert {".lock", "run.json", "config.yaml", "done.jsonl", "rounds", "devices", "results.nc", "SHA256SUMS"} <= shown
     assert "checkpoints" not in shown

@@ -1,9 +1,25 @@
 """Units of work, one after another in this process or spread over workers.
 
-A unit that fails in the user's code, or finishes no round for the time-out, is abandoned: the others go on, and
-`fedwave resume` tries it again. A worker that is gone is replaced, and its unit goes on from its last checkpoint. A
+A unit that fails in the user's code, or finishes no round within the time-out, is abandoned: the others continue, and
+`fedwave resume` tries it again. A worker that has ended is replaced, and its unit continues from its last checkpoint. A
 unit that ran out of memory is retried once, after all others and with no other unit beside it. After a request to stop
 (signals.py), Stopped is raised as soon as every unit at work has stopped.
+
+A worker sends messages (kind, content) to the pool, which reports some of them; the run makes events of these:
+
+    kind       sender        content                    the pool                                 event
+    begun      pool          None                       reports it at the first "rounds"         unit-begun
+    rounds     unit          rounds played; 0: at work  reports it                               progress, unless 0
+    warning    unit, worker  a sentence                 reports it                               unit-warning
+    done       unit          the Dataset                yields it                                unit-finished
+    stopped    unit, worker  None                       frees the worker                         none
+    memory     unit, worker  the cause                  ends the worker, retries the unit alone  unit-crashed
+    crashed    worker        the cause                  ends the worker, retries the unit twice  unit-crashed
+    abandoned  unit, pool    the cause                  reports it; also after the last retry    unit-abandoned
+    refused    unit          a sentence                 raises FedwaveError                      none
+    failed     unit          a traceback                raises RuntimeError                      none
+
+"unit" is ``process.do_unit``, in a process or on a Ray cluster; "worker" is a class derived from Worker.
 """
 
 from __future__ import annotations
@@ -34,11 +50,9 @@ _AWAKE_SECONDS = 1.0  # a longer gap between two looks at the workers: this proc
 
 @dataclass(frozen=True)
 class Message:
-    """News about a unit at work."""
+    """A report about a unit at work."""
 
-    # "begun", "rounds" (how many more were played; 0: it works), "warning" (a sentence), "crashed" (why its worker did,
-    # and the unit is retried), "abandoned" (why)
-    kind: str
+    kind: str  # begun, rounds, warning, crashed or abandoned
     unit: Unit
     content: Any = None
     cause: BaseException | None = None  # of a unit that failed in this process
@@ -116,10 +130,7 @@ class Worker(ABC):
 
     @abstractmethod
     def messages(self) -> list[tuple[str, Any]]:
-        """The (kind, content) that have come, without waiting.
-
-        Besides those of ``process.do_unit``, "memory" or "crashed" and the cause: it is of no use any more.
-        """
+        """The messages that have arrived, as (kind, content). Does not wait."""
 
     @abstractmethod
     def end(self) -> None:

@@ -45,7 +45,7 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
 def compare_experiments(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> list[Finding]:
     """The first field in which two experiments differ, of each kind, and all inputs that differ."""
     found = []
-    apart = first_differences(to_mapping(a.stored()), to_mapping(b.stored()))
+    apart = first_differences(to_mapping(a.experiment_as_run), to_mapping(b.experiment_as_run))
     for changes, (field, *values) in apart.items():
         one, other = (f"{json.dumps(value)} in {name}" for value, name in zip(values, names, strict=True))
         about, why = _NOTES.get(changes, ("instances" if changes == "instances" else "experiment", ""))

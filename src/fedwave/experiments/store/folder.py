@@ -71,6 +71,11 @@ class RunFolder:
         """Has a run been begun here?"""
         return is_there(self.path / MANIFEST)
 
+    def check_begun(self) -> None:
+        """Raises FedwaveError if no run has been begun here."""
+        if not self.exists():
+            raise FedwaveError(f"{self.path} is not a run folder: it has no {MANIFEST}.")
+
     @cached_property
     def done(self) -> Done:
         """The finished units; none of a run that was killed before it wrote the first line."""
@@ -79,7 +84,8 @@ class RunFolder:
     @cached_property
     def manifest(self) -> Manifest:
         """What the run consists of. Raises FedwaveError if run.json or config.yaml has changed since it was begun."""
-        header = self.done.header if self.exists() else {}
+        self.check_begun()
+        header = self.done.header
         found = read_manifest(self.path, header.get(MANIFEST))
         if header and sha256(read_bytes(self.path / CONFIG, f"experiment {self.path / CONFIG}")) != header.get(CONFIG):
             raise FedwaveError(
@@ -100,8 +106,9 @@ class RunFolder:
         imports = self.manifest.experiment.imports
         return inputs.resume_command(self.path, [self.input_paths.get(name, name) for name in imports])
 
-    def stored(self) -> Experiment:
-        """The experiment, to read its results: imports nothing."""
+    @property
+    def experiment_as_run(self) -> Experiment:
+        """The resolved experiment, with its input files by their names. Imports nothing."""
         return self.manifest.experiment
 
     def units(self) -> list[Unit]:
@@ -117,7 +124,7 @@ class RunFolder:
         for path, text in code.values():
             import_source(path, text)
         names = {name: path for name, (path, _) in code.items()}
-        return with_file_names(self.stored(), names | self.data_paths())
+        return with_file_names(self.experiment_as_run, names | self.data_paths())
 
     def data_paths(self) -> dict[str, str]:
         """Where the data files that the experiment names are now: the copies, or the unchanged originals."""
@@ -222,7 +229,7 @@ class RunFolder:
 
     @cached_property
     def _machine(self) -> dict[str, Any]:
-        return machine(self.stored())
+        return machine(self.experiment_as_run)
 
     def _write_manifest(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -235,7 +242,7 @@ class RunFolder:
         self.done = read_done(self.path)
 
     def _check_same(self, experiment: Experiment) -> None:
-        apart = first_differences(to_mapping(self.stored()), to_mapping(experiment))
+        apart = first_differences(to_mapping(self.experiment_as_run), to_mapping(experiment))
         for field, is_, asked in apart.values():
             raise FedwaveError(
                 f"{self.path} holds another experiment: its {field} is {short_repr(is_)}, not {short_repr(asked)}; "

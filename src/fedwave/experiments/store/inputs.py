@@ -18,7 +18,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import data_files
+from fedwave.experiments.config.files import data_files, with_file_names
 from fedwave.experiments.config.run_id import deciding_fields
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit
@@ -112,7 +112,7 @@ def find_datasets(units: Iterable[Unit], paths: Mapping[str, str]) -> list[Found
     """The datasets that the units learn, each once; they are loaded. ``paths`` are those of the files."""
     found = {}
     for unit in units:
-        task, located = unit.experiment.task, replace(unit, paths=paths).local_experiment().task
+        task, located = unit.experiment.task, with_file_names(unit.experiment, paths).task
         if task is not None and located is not None:
             found[f"dataset {task.dataset}"] = located.dataset
     sums = {name: arrays_sha256(registry.build("dataset", part)) for name, part in found.items()}

@@ -39,17 +39,12 @@ def load(folder: str | Path) -> xr.Dataset:
     """
     folder = as_path("a run folder", folder)
     check_is_folder(folder)
-    return to_dataset(stored_results(folder))
-
-
-def stored_results(folder: Path) -> Results:
-    """The results in a run folder, which must be finished. Imports nothing: the user's own parts are not needed."""
-    return results_of(RunFolder(folder))
+    return to_dataset(results_of(RunFolder(folder)))
 
 
 def results_of(store: RunFolder) -> Results:
-    """The same of an open folder."""
-    experiment, units = store.stored(), store.units()
+    """Read the results in a finished run folder. Imports nothing: the user's own parts are not needed."""
+    experiment, units = store.experiment_as_run, store.units()
     missing = [unit for unit in units if unit.name not in store.done.units]
     if missing:
         raise FedwaveError(

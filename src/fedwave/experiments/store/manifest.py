@@ -26,7 +26,7 @@ from fedwave.experiments.config.sweep import Values, points, to_mapping, with_fi
 from fedwave.experiments.config.units import Unit, where_of_points
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.experiments.store.inputs import Input
-from fedwave.files.reading import is_there, read_bytes, read_json
+from fedwave.files.reading import read_bytes, read_json
 from fedwave.version import NUMERICS
 
 MANIFEST, CONFIG = "run.json", "config.yaml"
@@ -80,8 +80,6 @@ class Manifest:
 def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     """Read run.json, which must have this checksum; imports nothing. Raises Damaged if it cannot be read."""
     path = folder / MANIFEST
-    if not is_there(path):
-        raise FedwaveError(f"{folder} is not a run folder: it has no {MANIFEST}.")
     with _refusing(path):
         raw = read_bytes(path, "it", _MOST_BYTES)
         if checksum not in (None, sha256(raw)):

@@ -37,8 +37,7 @@ def sound(findings: Iterable[Finding]) -> bool:
 def verify(folder: Path) -> list[Finding]:
     """The experiment, units, checkpoints, checksums, inputs and versions of one run folder."""
     store = RunFolder(folder)
-    if not store.exists():
-        store.stored()  # refuses it in its own words
+    store.check_begun()
     try:
         store.units()
     except FedwaveError as error:
