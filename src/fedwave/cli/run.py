@@ -170,7 +170,7 @@ def execute(
 
 
 def _without_task(how: Experiment, words: list[str] | None) -> Experiment:
-    """The same, only simulated; a metric of training that was not asked for gives way to the default."""
+    """The experiment without its task. The default replaces a metric of training that was not asked for."""
     if how.sweep:
         raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: use `fedwave run`, or drop it with sweep={{}}.")
     learnt = set(metric_names(training=True)) - set(metric_names())

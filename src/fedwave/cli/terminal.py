@@ -18,7 +18,7 @@ from rich.text import Text
 from fedwave.errors import WorkFailed
 from fedwave.plain_text import visible
 
-# What fedwave's own sentences hold beyond ASCII, for terminals that have no more.
+# Characters beyond ASCII in fedwave's own sentences, and their replacements on an ASCII terminal.
 _IN_ASCII = {"±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", "–": "-", "→": "->", "×": "x", "…": "..."}  # noqa: RUF001
 
 
@@ -124,7 +124,7 @@ class _Guarded:
 
 
 def _end_command(error: Exception) -> None:
-    """Not by an OSError, which libraries catch in ways of their own."""
+    """Raises OutputClosed or OutputFailed; libraries would catch an OSError."""
     if isinstance(error, BrokenPipeError):
         raise OutputClosed from None
     raise OutputFailed(f"standard output cannot be written to: {getattr(error, 'strerror', None) or error}.") from None

@@ -29,7 +29,7 @@ from fedwave.memory import check_memory
 if TYPE_CHECKING:
     import xarray as xr
 
-_MOST_BYTES = 2**35  # of a file of a lot
+_MOST_BYTES = 2**35  # in a file of a lot
 
 
 def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
@@ -84,6 +84,7 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
 
 
 def _sound_lot(folder: Path) -> RunFolder:
+    """Opens a lot; raises FedwaveError unless it is finished and sound."""
     check_is_folder(folder)
     found = verify(folder)
     for state, fault in (("wrong", "not sound"), ("open", "not finished")):
@@ -96,7 +97,7 @@ def _sound_lot(folder: Path) -> RunFolder:
 
 
 def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[str], object]) -> None:
-    """Raises for two lots of different experiments; tells what differs and changes no number, or only last digits."""
+    """Raises FedwaveError for lots of different experiments. Tells differences that change at most last digits."""
     names = (first.path, other.path)
     found = compare_experiments(first, other, names) + compare_versions(first, other, names)
     if first.manifest.run_id != other.manifest.run_id:
@@ -126,7 +127,7 @@ def _check_adjacent(before: RunFolder, after: RunFolder) -> None:
 
 
 def _check_memory(lots: Sequence[RunFolder]) -> None:
-    """Refuse results that do not fit into memory together, judged by one unit: no part is built for that."""
+    """Raises FedwaveError if the results do not fit into memory together, estimated from one unit."""
     unit, how = lots[0].units()[0], lots[0].experiment_as_run
     of_run = lots[0].data(unit).nbytes / (len(unit.schedulers) * len(unit.instances))
     runs = len(how.schedulers) * sum(lot.experiment_as_run.instances for lot in lots) * len(points(how))
@@ -135,7 +136,7 @@ def _check_memory(lots: Sequence[RunFolder]) -> None:
 
 
 def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
-    """Copy tables and inputs; if that fails, nothing is left."""
+    """Copies tables and inputs; removes them again if that fails."""
     first, at = lots[0], [lot.experiment_as_run for lot in lots]
     block = max(one.block or one.instances for one in at)
     whole = replace(at[0], instances=sum(one.instances for one in at), block=block)

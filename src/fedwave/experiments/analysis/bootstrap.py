@@ -87,7 +87,7 @@ def bootstrap_rounds(
 def _interval(
     columns: FloatArray, of: Callable[[FloatArray], FloatArray], level: float, resamples: int, seed: int
 ) -> Interval:
-    """``of`` the means of the columns ``[k, I]``, and where it lies when instances are drawn anew."""
+    """``of`` the means of the columns ``[k, I]``, and where it lies when instances are drawn again."""
     from scipy import special  # slow to import, and needed only when a run has ended
 
     count = columns.shape[1]

@@ -43,13 +43,13 @@ class CheckedPoint:
     schedulers: tuple[str, ...]
     predicted: Mapping[str, FloatArray]
     useful: FloatArray  # V of every round, [T, S, I]
-    accuracy: FloatArray  # of every round, [T, S, I]
+    accuracy: FloatArray  # in every round, [T, S, I]
 
     @property
     def learnt(self) -> FloatArray:
         """The accuracy of the last rounds, ``[S, I]``; 0 for a run that diverged: no order is worse."""
         last: FloatArray = np.nan_to_num(self.accuracy[-_LAST:].mean(axis=0))
-        # As many right answers are a tie, whatever rounding makes of their means.
+        # Equal counts of right answers are a tie, however their means are rounded.
         return last.round(9)
 
     def correlation(self, predictor: str) -> Estimate:

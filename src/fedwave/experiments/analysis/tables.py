@@ -24,7 +24,7 @@ _LATEX = str.maketrans(
         "`": r"\textasciigrave{}",
     }
 )
-# What Markdown, or a site that shows it, takes for emphasis, code, links, HTML, entities, formulas or emoji. An
+# Characters that Markdown, or a site that shows it, takes for emphasis, code, links, HTML, entities or emoji. An
 # underscore within a word is none of these, nor is a colon before a space.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~$]|(?<![^\W_])_|_(?![^\W_])|:(?=\w+:)")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedwave.learning.settings import Settings
     from fedwave.learning.task import Task
 
-CLASSES = 10  # of every built-in dataset
+CLASSES = 10  # in every built-in dataset
 NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
 RADIO = ("fading", "success", "arrivals")  # parts that every network has
 _LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
@@ -41,7 +41,7 @@ def prepare(experiment: Experiment, sources: Mapping[str, str]) -> None:
 
 
 def check_buildable(experiment: Experiment, checked: Experiment | None = None) -> None:
-    """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it.
+    """Raises FedwaveError if a part is unknown or cannot be built, or if the network is too small.
 
     Skips fields that equal those of ``checked``, which was checked before.
     """
@@ -103,7 +103,7 @@ def class_labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> 
 
 
 def class_mix_of(task: TaskConfig) -> Labels | None:
-    """How a task spreads classes over the devices; None if all hold the same. Published data need not be there."""
+    """The labels of a task's partition; None if all devices hold the same classes. Does not load published data."""
     partition = registry.build("partition", task.partition)
     if type(partition) is Iid:
         return None
@@ -123,7 +123,7 @@ def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
 
 
 def settings_for_model(config: TrainingConfig, task: TaskConfig) -> Settings:
-    """The same with a precision and a number of lanes, chosen for the model where they are left open."""
+    """The settings, with precision and lanes chosen for the model where they are left open."""
     used, _ = settings_of(config)
     if used.precision != "auto" and used.lanes is not None:
         return used
@@ -194,7 +194,7 @@ def _check_task(config: TaskConfig) -> None:
 
 
 def _check_network(config: NetworkConfig, rounds: int, last_instance: int) -> None:
-    """Refuse a network that cannot be built, or that a run reaches past; of a large one try a part."""
+    """Raises FedwaveError for a network that cannot be built or is too small. Builds only a part of a large one."""
     if config.devices is None or config.devices <= _LARGE:
         network = network_of(config)
         with refusals_at("network"):

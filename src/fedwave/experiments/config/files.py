@@ -49,7 +49,7 @@ def replaced(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
 
 
 def with_file_names(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
-    """The same experiment with other names for some of its files."""
+    """The experiment with other names for some of its files."""
     return _same_if_equal(experiment, replaced(to_mapping(experiment), names)) if names else experiment
 
 

@@ -82,7 +82,7 @@ class Part(Mapping[str, Any]):
 
     @property
     def content(self) -> str | dict[str, Any]:
-        """As a file has it: plain values, of a part without parameters its name."""
+        """The part as written to a file: its name, or a mapping if it has parameters."""
         label = {} if self.label is None else {_LABEL: self.label}
         return {**{k: plain(v) for k, v in self._given.items()}, **label} if self.parameters or label else self.name
 

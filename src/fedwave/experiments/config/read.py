@@ -65,7 +65,7 @@ def load_experiment(
 def experiment_from(
     mapping: Mapping[str, Any], overrides: Sequence[str] = (), imports: Sequence[str] = ()
 ) -> Experiment:
-    """An experiment from nested mappings, as a file has them; imports as seen from the current folder."""
+    """An experiment from nested mappings, such as the content of a file. Imports are relative to the current folder."""
     with _one_line():
         content = _plain_copy(mapping)
         for text in overrides:
@@ -73,7 +73,7 @@ def experiment_from(
         experiment = Experiment.of(_imported(content, imports))  # names are looked up after the imports
         check_buildable(experiment)
         if experiment.sweep:
-            check_points(experiment, check_buildable)  # what is wrong is found now, not after hours
+            check_points(experiment, check_buildable)  # finds errors now, not after hours
         return experiment
 
 
@@ -97,7 +97,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def preset_about(name: str) -> str:
-    """What a preset is, in one line."""
+    """The description of a preset, in one line."""
     return _preset_text(name).splitlines()[0].lstrip("# ")
 
 
@@ -144,7 +144,7 @@ def _content(source: str) -> Any:
 
 
 def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[str]) -> dict[str, Any]:
-    """The content of a run folder's config.yaml, as it can be run.
+    """The content of a run folder's config.yaml, with code that the user has named.
 
     The folder may come from somebody else, so its copies of the user's code are replaced by files with the same text
     that the user has named, or this process imported. Any other file was written by the user, and names its own code.

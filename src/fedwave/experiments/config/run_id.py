@@ -22,7 +22,7 @@ CUT = ("block", "group", "training.lanes")
 def run_id(
     experiment: Mapping[str, Any], points: Sequence[Mapping[str, Any]], checksums: Mapping[str, str], numerics: int
 ) -> str:
-    """Of a resolved experiment, the numbers of its points and the checksums of its inputs."""
+    """The checksum of a resolved experiment, the numbers of its points and the checksums of its inputs."""
     fields = deciding_fields(experiment)
     # The order of the axes numbers the points, and sorted keys would hide it.
     fields["sweep"] = list(fields.get("sweep", {}).items())

@@ -19,23 +19,23 @@ from fedwave.experiments.config.resolve import fill_defaults, fill_shared_defaul
 from fedwave.experiments.config.sweep import points, with_fields
 from fedwave.parts.user_code import imported_sources
 
-_INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
+_INSTANCES_AT_ONCE = 50  # in a simulation; more use more memory and are not faster
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of an experiment that one worker does alone."""
+    """A piece of an experiment that one worker does alone."""
 
     name: str  # also of its files
     point: int  # its number
     where: Mapping[str, Any]  # the point's value on every axis of the sweep, as in the tables
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
-    experiment: Experiment  # of the point, with all its numbers
+    experiment: Experiment  # at the point, with every number
     run_id: str = ""  # empty: of a run without a folder
     sources: Mapping[str, str] = field(default_factory=dict)  # the text of the user's files, by path
-    paths: Mapping[str, str] = field(default_factory=dict)  # of the files that the experiment names, on this machine
-    pins: Mapping[str, str] = field(default_factory=dict)  # the checksums of what it reads, by name
+    paths: Mapping[str, str] = field(default_factory=dict)  # where the named files lie on this machine, by name
+    pins: Mapping[str, str] = field(default_factory=dict)  # checksums of its inputs, by name
 
     @property
     def rounds(self) -> int:
@@ -48,7 +48,7 @@ class Unit:
 
 
 def resolve(experiment: Experiment) -> Experiment:
-    """Fill in what is left open: absolute paths, numbers, and from the device how the work is cut."""
+    """Fill in the open fields: absolute paths, numbers, and block and group, which depend on the device."""
     experiment = fill_shared_defaults(with_absolute_paths(experiment))
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
@@ -63,7 +63,7 @@ def resolve(experiment: Experiment) -> Experiment:
 
 
 def cut_into_units(experiment: Experiment, paths: Mapping[str, str] | None = None) -> list[Unit]:
-    """The units of a resolved experiment, always in the same order; ``paths`` of the files that it names."""
+    """The units of a resolved experiment, always in the same order. ``paths`` locate the files that it names."""
     paths = paths or {}
     sources = imported_sources(with_file_names(experiment, paths).imports)
     units = []
@@ -80,7 +80,7 @@ def cut_into_units(experiment: Experiment, paths: Mapping[str, str] | None = Non
 
 
 def where_of_points(experiment: Experiment) -> list[dict[str, Any]]:
-    """The value of every point on every axis of the sweep, as tables have it."""
+    """The value of every point on every axis of the sweep, in the form that tables use."""
     axes = (axis_values(values) for values in experiment.sweep.values())
     return [dict(zip(experiment.sweep, values, strict=True)) for values in product(*axes)]
 

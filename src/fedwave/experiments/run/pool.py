@@ -55,12 +55,12 @@ class Message:
     kind: str  # begun, rounds, warning, crashed or abandoned
     unit: Unit
     content: Any = None
-    cause: BaseException | None = None  # of a unit that failed in this process
+    cause: BaseException | None = None  # the error, if the unit failed in this process
 
 
 @dataclass(frozen=True)
 class Job:
-    """Units of work to do, and who is told about them."""
+    """Units of work to do, and the function that gets reports about them."""
 
     units: list[Unit]
     report: Callable[[Message], object]
@@ -75,7 +75,7 @@ Engine = Callable[[Job], Generator[Finished, None, None]]
 
 
 def no_round_in(timeout: float, unit: Unit) -> str:
-    """Why a unit is abandoned that works, or waits, and finishes no round."""
+    """The reason for abandoning a unit that finishes no round."""
     names = ", ".join(unit.schedulers)
     return f"no round of {names} was finished in {timeout:g} s: raise --timeout if one takes longer"
 
@@ -108,7 +108,7 @@ def _do_here(unit: Unit, job: Job) -> xr.Dataset:
 
 
 class Worker(ABC):
-    """A worker as its pool sees it: a process of this machine, or an actor on a Ray cluster."""
+    """The pool's side of a worker: a process of this machine, or an actor on a Ray cluster."""
 
     def __init__(self, number: int) -> None:
         self.number = number  # among the workers of its pool
@@ -177,7 +177,7 @@ class Pool:
         return [worker.unit for worker in self._workers if worker.unit is not None]
 
     def _begin(self) -> None:
-        """Give each waiting unit to a worker, as long as there are workers; one that needs all memory waits for it."""
+        """Gives waiting units to free workers. A unit that needs all memory waits until it is alone."""
         while self._waiting:
             at_work = self._at_work()
             if at_work and any(self._losses[unit.name, "memory"] for unit in (*at_work, self._waiting[0])):
@@ -187,7 +187,7 @@ class Pool:
                 break
             unit = self._waiting.popleft()
             worker.begin(unit, self._job.checkpoint(unit))
-        for worker in [one for one in self._workers if one.unit is None]:  # what it holds is memory too, or a CPU
+        for worker in [one for one in self._workers if one.unit is None]:  # it would hold memory, or a CPU
             self._remove(worker)
 
     def _added(self) -> Worker | None:
@@ -199,7 +199,7 @@ class Pool:
         return worker
 
     def _listen(self, worker: Worker) -> Generator[Finished, None, None]:
-        """Act on what a worker has sent, or has not."""
+        """Acts on the messages of a worker, and on its silence."""
         for kind, content in worker.messages():
             worker.silent, unit = 0.0, worker.unit
             if kind in _LIMITS:
@@ -228,7 +228,7 @@ class Pool:
             self._job.report(Message("abandoned", worker.unit, no_round_in(self._job.timeout, worker.unit)))
 
     def _lost(self, worker: Worker, kind: str, cause: str) -> None:
-        """A worker is gone: its unit is retried or abandoned."""
+        """Removes a worker that has ended; retries or abandons its unit."""
         self._remove(worker)
         unit = worker.unit
         if unit is None or self._job.stop.requested:  # it keeps its last checkpoint

@@ -1,6 +1,6 @@
 """Run an experiment: cut it into units, spread them over workers, collect their results.
 
-With a folder, finished units are stored there, and a run that was stopped goes on where it stopped.
+With a folder, finished units are stored there, and a stopped run is resumed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Engine, Job, Message, run_here
 from fedwave.experiments.run.process import leave_if_imported_by_a_worker, run_in_pool
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest, checked_timeout
-from fedwave.experiments.store.checksums import Damaged
+from fedwave.experiments.store.checksums import Corrupt
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.inputs import resume_command
@@ -49,7 +49,7 @@ class _RunEvents:
         self.units, self.keeps, self._watch = units, keeps, watch
         self.finished = 0
         self.abandoned: dict[str, str] = {}  # why, by unit
-        self.cause: BaseException | None = None  # of the first of these
+        self.cause: BaseException | None = None  # the error of the first of these
         self._played: Counter[str] = Counter()  # rounds, by unit
         self._total, self._start = sum(unit.rounds for unit in units), time.monotonic()
 
@@ -70,7 +70,7 @@ class _RunEvents:
         unit, kind, content = message.unit.name, message.kind, message.content
         if kind == "rounds":
             self._played[unit] += content
-            if content:  # 0: the unit is alive, which only its engine wants to know
+            if content:  # 0: at work, which only the engine needs to know
                 self.emit("progress", unit=unit)
             return
         if kind != "warning":
@@ -178,14 +178,14 @@ def _points(units: list[Unit]) -> list[Experiment]:
 
 
 def _unfinished(store: RunFolder, events: _RunEvents) -> list[Unit]:
-    """The units that are left to do."""
+    """The units that are not finished."""
     left = []
     for text in store.warnings:
         events.emit("warning", message=text)
     for unit in events.units:
         try:
             kept = store.finished(unit)
-        except Damaged as damage:
+        except Corrupt as damage:
             events.emit("damaged", unit=unit.name, message=str(damage))
             kept = False
         if kept:
@@ -197,7 +197,7 @@ def _unfinished(store: RunFolder, events: _RunEvents) -> list[Unit]:
 
 def _do(job: Job, engine: Engine, events: _RunEvents, keep: Callable[[Unit, xr.Dataset, float], object]) -> None:
     events.emit("started")
-    # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
+    # Closed here and not when a traceback is forgotten: workers must end before anything else happens.
     with closing(engine(job)) as finished:
         for unit, data, seconds in finished:
             keep(unit, data, seconds)
@@ -208,7 +208,7 @@ def _do(job: Job, engine: Engine, events: _RunEvents, keep: Callable[[Unit, xr.D
 
 
 def _check_complete(events: _RunEvents, go_on: str) -> None:
-    """A run of which units are missing ends in a sentence: tables of the others would look like those of all."""
+    """Raises WorkFailed if a unit was abandoned: tables of the others would look complete."""
     units_of_reason: dict[str, list[str]] = {}
     for unit, why in sorted(events.abandoned.items()):
         units_of_reason.setdefault(why, []).append(unit)

@@ -1,4 +1,4 @@
-"""Are two runs the same, and if not, what differs first? Nothing is imported or run for that."""
+"""Finds the first difference of two runs, without importing or running anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTES = {  # about what, and why it is only a note
     "shown": ("experiment", " (this changes no number of a round)"),
     "cut": ("units", " (how the work was cut into units; this can change last digits of training)"),
 }
-Names = tuple[object, object]  # what the two runs are called
+Names = tuple[object, object]  # the names of the two runs
 
 
 def compare_runs(a: Path, b: Path) -> list[Finding]:
@@ -35,7 +35,7 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
     found = sorted(found, key=lambda finding: finding.about) + compare_versions(one, other)
     try:
         found += _results(one, other)
-        if sound(found):  # else it is no wonder
+        if sound(found):  # a differing experiment already explains differing files
             found += _files(one, other, as_they_are=all(finding.state == "ok" for finding in found))
     except FedwaveError as error:
         found.append(Finding("results", "wrong", str(error)))

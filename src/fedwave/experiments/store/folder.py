@@ -32,7 +32,7 @@ from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit, cut_into_units
 from fedwave.experiments.store import inputs
-from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
+from fedwave.experiments.store.checksums import Corrupt, file_sha256, sha256
 from fedwave.experiments.store.done import DONE, Done, Line, append_line, read_done, write_done
 from fedwave.experiments.store.lock import check_links, locked, make_run_folder
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
@@ -46,7 +46,7 @@ from fedwave.version import NUMERICS, __version__
 if TYPE_CHECKING:
     import xarray as xr
 
-KINDS = ("rounds", "devices")  # of tables, and their folders
+KINDS = ("rounds", "devices")  # the kinds of tables, and their folders
 
 
 def check_is_folder(folder: Path) -> None:
@@ -56,11 +56,11 @@ def check_is_folder(folder: Path) -> None:
 
 
 class RunFolder:
-    """Reads and writes a run folder. What it has read it keeps: make a new one to look again."""
+    """Reads and writes a run folder. Caches what it reads; make a new RunFolder to read again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.warnings: list[str] = []  # when a run goes on: what was repaired, other versions
+        self.warnings: list[str] = []  # filled when a run is resumed: repairs, other versions
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; raises FedwaveError if another process holds it."""
@@ -83,7 +83,7 @@ class RunFolder:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What the run consists of. Raises FedwaveError if run.json or config.yaml has changed since it was begun."""
+        """The content of run.json. Raises FedwaveError if it or config.yaml has changed since the run was begun."""
         self.check_begun()
         header = self.done.header
         found = read_manifest(self.path, header.get(MANIFEST))
@@ -150,14 +150,14 @@ class RunFolder:
         known = known if begun else {one.name: one.input for one in found}
         copied = inputs.write_copies(self.path, [one for one in found if one.name in known])
         if begun:
-            self.warnings += [f"{self.path / name} was damaged or missing: it is copied again." for name in copied]
+            self.warnings += [f"{self.path / name} was corrupt or missing: it is copied again." for name in copied]
         else:
             self._write_manifest(Manifest.of(stored, known, units))
         if not self.done.header:
             self._write_done({one.name: one.path for one in found if one.path is not None})
         elif said := other_versions(self.path, self.done.units.values()):
             self.warnings.append(said)
-        if self.done.damaged:  # such as the torn last line of a killed run
+        if self.done.corrupt:  # such as the torn last line of a killed run
             write_done(self.path, self.done.header, self.done.units.values())
         sources = {one.path: one.text for one in found if one.path is not None and one.text is not None}
         copies = {name: one.copy for name, one in known.items() if one.kind == "data" and one.copy is not None}
@@ -190,14 +190,14 @@ class RunFolder:
             self.checkpoint(unit).unlink(missing_ok=True)
 
     def finished(self, unit: Unit) -> bool:
-        """Is it stored? Raises Damaged if a table of it has changed since, or is of another run."""
+        """Is the unit stored? Raises Corrupt if one of its tables has changed since, or is from another run."""
         return unit.name in self.done.units and bool(self.data(unit).sizes)
 
     def is_finished(self) -> bool:
-        """Is every unit stored and undamaged? Then nothing from outside is needed any more."""
+        """Is every unit stored and sound? Such a folder needs no file from outside."""
         try:
             return all(self.finished(unit) for unit in self.units())
-        except Damaged:
+        except Corrupt:
             return False
 
     def data(self, unit: Unit) -> xr.Dataset:
@@ -211,16 +211,16 @@ class RunFolder:
                 contents.append(content)
             rounds, devices = contents
             return dataset_from(rounds, devices, unit)
-        except Exception as error:  # whatever a table of others leads to
+        except Exception as error:  # an untrusted table can raise anything
             why = " ".join(str(error).split()).rstrip(".")
-            raise Damaged(f"unit {unit.name} in {self.path} is damaged: {why}.") from None
+            raise Corrupt(f"unit {unit.name} in {self.path} is corrupt: {why}.") from None
 
     def checkpoint(self, unit: Unit) -> Path:
         """The file with the checkpoint of a unit at work."""
         return self.path / "checkpoints" / f"{unit.name}.npz"
 
     def checksums(self) -> dict[str, str]:
-        """Of everything that the run itself has written and that two equal runs have in common, by file."""
+        """Checksums, by file, of the files that are equal in two equal runs."""
         found = {name: str(self.done.header.get(name)) for name in (MANIFEST, CONFIG)}
         found |= {one.copy: one.sha256 for one in self.manifest.inputs.values() if one.copy is not None}
         for unit in self.manifest.units:
@@ -246,7 +246,7 @@ class RunFolder:
         for field, is_, asked in apart.values():
             raise FedwaveError(
                 f"{self.path} holds another experiment: its {field} is {short_repr(is_)}, not {short_repr(asked)}; "
-                f"choose another --out, or go on with it by `fedwave resume {self.path}`."
+                f"choose another --out, or resume it with `fedwave resume {self.path}`."
             )
         if self.manifest.numerics != NUMERICS:
             raise FedwaveError(

@@ -24,7 +24,7 @@ from fedwave.plain_text import visible
 LOCK = ".lock"
 SUBFOLDERS = ("rounds", "devices", "inputs", "checkpoints")  # folders of a run folder
 OWN_FILES = (CONFIG, MANIFEST, DONE)  # that a run writes before its tables and figures
-_BEGINNING = {LOCK, CONFIG, "inputs"}  # what a run writes before run.json
+_BEGINNING = {LOCK, CONFIG, "inputs"}  # written before run.json
 
 
 @contextmanager
@@ -70,7 +70,8 @@ def _check_outputs(folder: Path, names: Iterable[str]) -> None:
         path = folder / name
         if not is_run_folder(path) and not (os.path.isfile(path) and file_sha256(path) == known.get(name)):
             raise FedwaveError(
-                f"{path} would be overwritten, but is not, or no longer, what fedwave wrote: choose another folder."
+                f"{path} was not written by fedwave, or has changed since, so it is not overwritten: choose another "
+                "folder."
             )
     check_folder(folder)
 

@@ -1,4 +1,4 @@
-"""What all figures share, in this order: names and looks of schedulers, panels, marks, axes, captions, files.
+"""Shared by all figures, in this order: names and looks of schedulers, panels, marks, axes, captions, files.
 
 A figure is ``figure_with`` or ``figure_of``, then for each panel ``label_panel`` and ``draw_line``, ``draw_band`` or
 ``draw_bars`` in the looks of ``styles``, then ``finish``. ``save_figure`` writes it.
@@ -186,7 +186,7 @@ def floor_of(values: Array) -> float | None:
 
 
 def name_ticks(axis: Axis, names: Sequence[str], turned: float = 0) -> None:
-    """A name at each of the places 0, 1, ..., turned by so many degrees."""
+    """A name at each of the places 0, 1, ..., turned by ``turned`` degrees."""
     how: dict[str, Any] = {"rotation": turned, "ha": "right", "rotation_mode": "anchor"} if turned else {}
     axis.set_ticks(range(len(names)), [shortened(visible(name)) for name in names], **how)
 

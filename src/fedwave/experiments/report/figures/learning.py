@@ -31,7 +31,7 @@ _TARGETS = {"ms": 4.5, "mew": 1.0, "markevery": None}  # every target has its ma
 
 @dataclass(frozen=True)
 class Learning:
-    """What the figures of a trained run show: of a point of a run, or of the tables that it left."""
+    """The content of the figures of a trained run, made from a point or from its tables."""
 
     data: xr.Dataset  # loss, accuracy, ... [scheduler, instance, round]; its attributes as those of results
     dataset: str  # the one that was asked for
@@ -41,13 +41,13 @@ class Learning:
 
     @classmethod
     def of(cls, point: Point) -> Learning:
-        """What the figures of a point show."""
+        """Makes the content from a point."""
         how = point.experiment
         return cls(point.data, dataset_of(how), tuple(how.targets), is_synthetic(how), point.where)
 
     @property
     def caption(self) -> str:
-        """What was trained and how it was evaluated."""
+        """The dataset, and the images that the models were evaluated on."""
         test, loss = (f"{self.data.attrs[name]:,}" for name in ("test_images", "loss_images"))
         text = f"{self.dataset}: accuracy on {test} test images, loss on {loss} training images."
         warning = f"SYNTHETIC DATA, not {self.dataset}: the real files are unavailable.\n"
@@ -113,7 +113,7 @@ def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: 
 
 
 def how_drawn(instances: int) -> str:
-    """What the bands or thin lines of learning curves are."""
+    """The caption sentence about the bands or thin lines of learning curves."""
     if instances >= _ENOUGH_FOR_A_BAND:
         return "Bands: 95 % intervals over instances."
     return "Thin: single instances, too few for a band; bold: their mean." if instances > 1 else ""
@@ -132,7 +132,7 @@ def single_figure(learnt: Learning) -> Figure:
 
 
 def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
-    """The same of the first instance alone."""
+    """The curves of the first instance alone."""
     looks = common.styles(scheduler_labels(learnt.data))
     for label, curves in learnt.curves().items():
         spikes = _mean_of_finite(curves.spikes())
@@ -142,7 +142,7 @@ def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
 
 
 def targets_figure(learnt: Learning) -> Figure:
-    """Who reaches a target accuracy, and when."""
+    """The share of instances that reach a target accuracy, and when."""
     figure, (left, right) = common.figure_with(1, 2, _SIZE)
     x = "Target accuracy"
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
