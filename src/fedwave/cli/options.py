@@ -172,7 +172,7 @@ def flat(defaults: Mapping[str, Any] | None = None) -> Callable[[Callable[..., N
 
 
 def _with_default(hint: Any, name: str, defaults: Mapping[str, Any]) -> Any:
-    """The type of an option, whose help ends with what a network alone is run with; a task may have no default."""
+    """The type of an option, with its default at the end of the help; a task may have no default."""
     if name == "task":
         value = defaults.get("task", {}).get("dataset")
     elif name == "slots":

@@ -74,7 +74,7 @@ def predict(
 
 
 def _check(folder: Path, out: Path | None, printing: opt.Printing) -> None:
-    """The prediction beside what a run has learnt."""
+    """Print the prediction beside the accuracies of a trained run."""
     from fedwave.experiments.report.figures.prediction import prediction_figure
 
     found = check_prediction(folder)

@@ -1,4 +1,4 @@
-"""How people and programs follow a run: bars on standard error, if that is a terminal, and events as JSON lines."""
+"""Ways to follow a run: bars on standard error, if that is a terminal, and events as JSON lines."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _json_lines(events: Path | None) -> Iterator[Watcher]:
         try:
             os.write(file, (json.dumps(event) + "\n").encode())
         except OSError as error:
-            broken = True  # a run does not fail because nobody can follow it
+            broken = True  # a run does not fail because its events cannot be written
             print_error(f"events can no longer be written: {error.strerror}; the run continues without them.")
 
     try:

@@ -85,7 +85,7 @@ def reproduce(
 
 
 def _draw_stored(name: str | None, stored: Path, out: Path, printing: opt.Printing) -> None:
-    """Draws what a folder holds: one result, or a folder of its own for each of several and the page."""
+    """Draws one result; of several results, each in a folder of its own, and the page."""
     from fedwave.paper.compact import compact_in, is_compact, read_compact
     from fedwave.paper.section_v import on_page, section_figure
 

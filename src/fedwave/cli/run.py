@@ -55,7 +55,7 @@ def run(
     stopped run. Defaults are those of a network alone; a file or preset has its own.
     """
     how = opt.experiment_of(words, asked)
-    # Without what a folder's name must not hold, so that it stays in out/.
+    # Without characters that a folder's name must not contain, so that it stays in out/.
     plain = re.sub(r"[^\w.\u0080-\U0010ffff-]+|[\s/]+", "-", how.name).strip(".-")
     execute_and_show(how, Path("out", plain or "experiment") if out is None else out, execution)
 
@@ -131,7 +131,7 @@ def execute(
 ) -> Iterator[Results]:
     """Run it with a progress bar on the terminal; its folder stays locked until the end of the block.
 
-    Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and the command that
+    Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line that names the command that
     continues (``go_on``; by default `fedwave resume`).
     """
     how = execution if isinstance(execution, opt.Execution) else opt.Execution(**vars(execution))

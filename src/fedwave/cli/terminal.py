@@ -23,7 +23,7 @@ _IN_ASCII = {"±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", 
 
 
 class OutputClosed(Exception):
-    """Nobody reads standard output any more, as after `| head -1`."""
+    """The reader of standard output has closed it, as `| head -1` does."""
 
 
 class OutputFailed(WorkFailed):
@@ -116,7 +116,7 @@ class _Guarded:
         try:
             action()
         except (OSError, ValueError) as error:  # ValueError: it is closed
-            with suppress(OSError, ValueError):  # Python would complain about what is left in it at the end
+            with suppress(OSError, ValueError):  # Python would complain about unwritten text at the end
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self._stream.fileno())
                 os.close(nowhere)

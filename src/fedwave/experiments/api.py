@@ -125,7 +125,7 @@ def run(
 
 
 def _warn(event: Event) -> None:
-    """Nobody watches, so what is worth knowing about the whole run becomes a Python warning."""
+    """Turns warnings about the whole run into Python warnings, if no progress is shown."""
     if event["event"] == "warning":
         warnings.warn(event["message"], stacklevel=2)
 

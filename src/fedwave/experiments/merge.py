@@ -78,7 +78,7 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
     _check_memory(lots)
     store = RunFolder(out)
     with store.locked():
-        check_new(out)  # again: now nobody else writes there
+        check_new(out)  # again: now no other process writes there
         _write(store, lots)
         yield results_of(RunFolder(out))
 

@@ -1,4 +1,4 @@
-"""Intervals by resampling instances, for what the t interval does not fit: ratios, and runs that were cut off.
+"""Intervals by resampling instances, where the t interval does not fit: ratios, and runs that were cut off.
 
 An interval reaches from one percentile of the resampled values to another. With few instances that is too
 narrow, as a normal interval is compared with Student's; so the percentiles are moved out by the same factor
@@ -70,7 +70,7 @@ def bootstrap_rounds(
 ) -> CensoredEstimate:
     """Mean rounds to a target, ``[I]`` as ``Curves.rounds_to`` gives them: infinite for never.
 
-    ``horizon`` is how long every instance ran; what came later than that counts as never.
+    ``horizon`` is the length of every instance; later events count as never.
     """
     arrived = rounds[rounds <= horizon]
 

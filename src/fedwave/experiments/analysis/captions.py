@@ -1,4 +1,4 @@
-"""Words for titles and captions: what was run, and what was varied."""
+"""Words for titles and captions: the run, and the fields that it varies."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Calibration:
         return float(max(0.0, -slope))
 
     def at(self, mass: float) -> float:
-        """The accuracy to be expected; beyond what was trained, by the law."""
+        """The expected accuracy; beyond the trained rounds, extrapolated by the law."""
         last = float(self.mass[-1])
         if mass <= last or last <= 0:
             return float(np.interp(mass, self.mass, self.accuracy))

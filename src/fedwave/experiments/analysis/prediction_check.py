@@ -1,4 +1,4 @@
-"""Does the prediction hold? What was predicted from the schedules of a trained experiment, beside what was learnt.
+"""Compares predictions from the schedules of a trained experiment with its accuracies.
 
 The schedules are simulated again from the run folder's configuration. At every point of a sweep, schedulers are ranked
 in each instance by every predictor and by their accuracy. Spearman's rank correlation of the two, averaged over
@@ -37,7 +37,7 @@ _FEWEST = 3  # schedulers that can be ranked
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoint:
-    """A point of a sweep: what was predicted, ``[S, I]`` by predictor, and what was learnt."""
+    """A point of a sweep: its predictions, ``[S, I]`` by predictor, and its accuracies."""
 
     where: Mapping[str, Any]
     schedulers: tuple[str, ...]
@@ -100,7 +100,7 @@ class PredictionCheck:
 
 
 def check_prediction(folder: Path) -> PredictionCheck:
-    """Predict from the schedules of a finished, trained run what it has learnt."""
+    """Compares predictions from the schedules of a finished, trained run with its accuracies."""
     check_is_folder(folder)
     store = RunFolder(folder)
     results, paths = results_of(store), store.data_paths()

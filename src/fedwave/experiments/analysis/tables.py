@@ -129,7 +129,7 @@ def _cells(heading: Sequence[str], rows: Sequence[Sequence[str]], escape: Callab
 
 
 def one_line(text: str) -> str:
-    """Text without line breaks, and with what cannot be seen as escapes."""
+    """Text without line breaks; invisible characters become escapes."""
     return visible(" ".join(text.split()))
 
 

@@ -114,7 +114,7 @@ def class_mix_of(task: TaskConfig) -> Labels | None:
 
 
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
-    """How to train on this machine, and what to evaluate on."""
+    """The settings of training on this machine, and the numbers of images to evaluate on."""
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.settings import Settings
 

@@ -1,4 +1,4 @@
-"""An experiment as a value: what to simulate, what to train, how often, and what to vary.
+"""An experiment as a value: its network, schedulers, task, rounds, instances and sweep.
 
 The type of a field says its rules, and the text below a field describes it in the JSON schema. Every object is checked
 when it is made. Whether names are known, and parts and networks can be built, is checked when an experiment is read or
@@ -164,7 +164,7 @@ class Experiment(Checked):
     task: TaskConfig | None = None
     """Dataset, model and local training; without a task, the experiment only simulates."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    """Where and how models are trained, and what they are evaluated on."""
+    """Device, precision and evaluation of training."""
     rounds: Count = 500
     """Rounds to play."""
     instances: Count = 50

@@ -21,7 +21,7 @@ from fedwave.network.log_files import named_files
 from fedwave.parts import registry
 from fedwave.parts.user_code import is_module
 
-# Called with a text that can be a file, and whether its field says that it is one; returns what replaces it.
+# Called with a text that can be a file, and whether its field is always a file; returns the replacement.
 Change = Callable[[str, bool], str]
 
 _TEXTS = ("name", "kind", "as", "against", "metric", "instead_of")  # fields and parameters that are no file

@@ -146,7 +146,7 @@ def _content(source: str) -> Any:
 def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[str]) -> dict[str, Any]:
     """The content of a run folder's config.yaml, with code that the user has named.
 
-    The folder may come from somebody else, so its copies of the user's code are replaced by files with the same text
+    The folder may be untrusted, so its copies of the user's code are replaced by files with the same text
     that the user has named, or this process imported. Any other file was written by the user, and names its own code.
     """
     imports = content.get("imports")
@@ -231,7 +231,7 @@ def _text(value: Any, where: str) -> str:
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """A refusal may quote what the user wrote, with its line breaks."""
+    """Puts a refusal on one line: it may quote the user's text, with line breaks."""
     try:
         yield
     except FedwaveError as error:

@@ -43,7 +43,7 @@ def deciding_fields(experiment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, Any, Any]]:
-    """The first field, with its dots, in which two experiments differ, and its two values, by what it changes.
+    """The first field, with its dots, in which two experiments differ, and its two values, by the kind of change.
 
     That is "numbers", "instances", "cut" (how the work is cut) or "shown".
     """

@@ -14,7 +14,8 @@ from fedwave.experiments.config.schema import field_names, no_field
 from fedwave.parts import registry
 
 Values = dict[str, Any]  # field values, by dotted name
-Check = Callable[[Experiment, Experiment], None]  # raises if the first is invalid; skips what equals the second
+# Raises if the first experiment is invalid; skips fields that equal those of the second.
+Check = Callable[[Experiment, Experiment], None]
 
 # Fields that every point must have the same, to be compared in one table.
 _SAME = ("schedulers", "metrics", "metric", "against", "first_instance", "imports", "sweep")

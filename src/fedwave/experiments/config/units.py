@@ -86,7 +86,7 @@ def where_of_points(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def axis_values(values: Sequence[Any]) -> list[Any]:
-    """An axis of a sweep as values of one kind, as a column of a table needs: numbers, or else texts."""
+    """Converts the values of an axis to one type, for a column of a table: numbers, or else texts."""
     if any(isinstance(v, bool) or not isinstance(v, (int, float)) for v in values):
         return [v if isinstance(v, str) else str(v) for v in values]
     return list(values) if all(isinstance(v, int) for v in values) else [float(v) for v in values]

@@ -19,7 +19,7 @@ _HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
 def comparison_of(point: Point) -> Comparison:
-    """The schedulers of a point, compared as its experiment says."""
+    """Compares the schedulers of a point with the base, burn-in and metric of its experiment."""
     how = point.experiment
     return Comparison.of(point.data, how.base, how.burn_in, how.metric)
 
@@ -72,7 +72,7 @@ def learnt_json(point: Point) -> dict[str, Any]:
 
 
 def worst_devices(data: xr.Dataset) -> dict[str, tuple[str, float]]:
-    """By scheduler: the device that delivers the least share of its shards, and that share, over all instances."""
+    """The device that delivers the least share of its shards over all instances, and that share, by scheduler."""
     if "device_share" not in data:
         return {}
     shares = data["device_share"].mean("instance")

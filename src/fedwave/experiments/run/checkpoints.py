@@ -51,8 +51,8 @@ class Checkpointer:
             raise Stopped
 
     def save(self, write: Write) -> None:
-        """Replace the checkpoint by what ``write`` writes."""
-        if self._path is not None and not self._path.is_dir():  # somebody's folder; the unit can do without checkpoints
+        """Replace the checkpoint. ``write`` writes the new one."""
+        if self._path is not None and not self._path.is_dir():  # a folder of the user stays; checkpoints are optional
             write_whole(self._path, lambda file: write_checkpoint_file(file, self._unit, write))
 
     def load(self, read: Callable[[IO[bytes]], T], warn: Warn) -> T | None:

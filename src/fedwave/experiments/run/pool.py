@@ -147,7 +147,7 @@ class Pool:
     def __init__(self, job: Job, new: Callable[[int], Worker | None], wait: Callable[[list[Any]], object]) -> None:
         self._job, self._new, self._wait = job, new, wait
         self._waiting = deque(job.units)
-        self._losses: Counter[tuple[str, str]] = Counter()  # by the unit's name, and what happened to its worker
+        self._losses: Counter[tuple[str, str]] = Counter()  # by the unit's name, and the kind of loss
         self._workers: list[Worker] = []
 
     def results(self) -> Generator[Finished, None, None]:

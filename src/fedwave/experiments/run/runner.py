@@ -148,7 +148,7 @@ def running(
         with stop.listening():
             _do(job, engine or _engine(events, workers), events, store.keep)
         _check_complete(events, resume_command(folder, experiment.imports))
-        with suppress(OSError):  # there is none, or somebody put something there
+        with suppress(OSError):  # there is none, or it holds files of the user's
             (folder / "checkpoints").rmdir()
         yield collect_results(store.experiment_as_run, events.units, store.data)
 

@@ -168,7 +168,7 @@ def signals_held() -> Iterator[None]:
 
 
 def ignore_signals() -> None:
-    """For a worker: signals reach the whole group, but only the process that started the workers decides."""
+    """Makes a worker ignore signals: they reach the whole group, but only the parent of the workers answers them."""
     for one in SIGNALS:  # SIG_IGN would be inherited by programs that users start
         signal.signal(one, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -54,7 +54,7 @@ def run_unit(unit: Unit, path: Path | None, meter: Meter, warn: Warn, asked: Ask
         return work.results(unit.experiment)
     except (FedwaveError, Stopped, NoRound, Interrupted, Terminated):
         raise
-    except BaseException as error:  # also sys.exit() and a KeyboardInterrupt that nobody has caused
+    except BaseException as error:  # also sys.exit() and a KeyboardInterrupt without Ctrl-C
         if _is_lack_of_memory(error):
             text = " ".join(str(error).split())[:200]
             raise OutOfMemory("there was too little memory" + (f" ({text})" if text else "")) from error

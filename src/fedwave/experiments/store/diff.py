@@ -19,7 +19,7 @@ from fedwave.experiments.store.provenance import all_versions, versions_apart
 from fedwave.experiments.store.verify import Finding, listed_names, sound
 from fedwave.types import Array
 
-_NOTES = {  # about what, and why it is only a note
+_NOTES = {  # the subject of the note, and its reason
     "shown": ("experiment", " (this changes no number of a round)"),
     "cut": ("units", " (how the work was cut into units; this can change last digits of training)"),
 }
@@ -107,7 +107,7 @@ def _same(x: Array, y: Array) -> Array:
 
 
 def _files(a: RunFolder, b: RunFolder, as_they_are: bool) -> Iterator[Finding]:
-    """Tables, figures and results.nc: what people read. Their checksums were not looked at with the numbers.
+    """Compares tables, figures and results.nc, which people read, by their checksums.
 
     ``as_they_are``: nothing that was noted before, such as another version of a package, explains a difference.
     """

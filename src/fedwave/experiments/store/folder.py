@@ -186,7 +186,7 @@ class RunFolder:
         }
         append_line(self.path, line)
         self.done.units[unit.name] = line
-        with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
+        with suppress(OSError):  # it may be a folder of the user's; it is not read any more
             self.checkpoint(unit).unlink(missing_ok=True)
 
     def finished(self, unit: Unit) -> bool:

@@ -6,7 +6,7 @@
     dataset mnist         the arrays of a "dataset"
     scheduler mine        a "part" that a script or a notebook defined: named, not pinned
 
-Large files are pinned and not copied. Data are read from the copy. Code is not: a run folder from somebody else must
+Large files are pinned and not copied. Data are read from the copy. Code is not: an untrusted run folder must
 not execute code, so ``--import`` (``imports`` in Python) names it, or an earlier import in this process.
 """
 
@@ -132,7 +132,7 @@ def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, In
 
 
 def write_copies(folder: Path, found: Iterable[Found]) -> list[str]:
-    """Copy what has no copy yet, or a corrupt one; returns the copies that were written."""
+    """Copy inputs without a copy, or with a corrupt one; returns the copies that were written."""
     written = []
     for one in found:
         if one.path is None or one.input.copy is None or has_copy(folder, one.input):
@@ -173,7 +173,7 @@ def named_code(
 ) -> dict[str, tuple[str, str]]:
     """The path and text of every file of the user's that resuming a run needs, by name. Executes nothing.
 
-    A run folder may come from somebody else, so it names no code itself. Raises FedwaveError for a file that is neither
+    A run folder may be untrusted, so it names no code itself. Raises FedwaveError for a file that is neither
     in ``given`` nor imported by this process; ``paths`` say where files were when the run was begun.
     """
     found, missing = find_named({name: known[name].sha256 if name in known else "" for name in imports}, given)

@@ -55,7 +55,7 @@ def results_of(store: RunFolder) -> Results:
 
 
 def collect_results(experiment: Experiment, units: Sequence[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
-    """For every point, every scheduler in its order with all its instances."""
+    """Joins the units of each point: every scheduler, in the order of the experiment, with all instances."""
     by_point: dict[int, list[Unit]] = {}
     for unit in units:
         by_point.setdefault(unit.point, []).append(unit)
@@ -83,7 +83,7 @@ def write_netcdf(dataset: xr.Dataset, file: BinaryIO) -> None:
         small = small.assign_coords({name: _exact(_for_netcdf(small[name]), small[name])})
     # A slash or a dot is not allowed in names there.
     small = small.rename({name: str(name).replace(".", "_") for name in small.dims})
-    # Straight into the file: its bytes in memory would be the results once more. xarray closes what it writes to.
+    # Straight into the file: its bytes in memory would double the results. xarray closes the file that it gets.
     with os.fdopen(os.dup(file.fileno()), "wb") as same:
         small.to_netcdf(same, engine="scipy", format="NETCDF3_64BIT")
 

@@ -38,7 +38,7 @@ _NAMES = {
     "round-robin": "RR",
     "w-max": "W-max",
 }
-# What a figure may be written as, and what keeps the date out of the file.
+# The formats of figures, each with the metadata that keeps the date out of the file.
 ENDINGS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _MARKS = 8  # on a line of many rounds
 _IN_A_ROW = 6  # names in a row of a legend
@@ -180,7 +180,7 @@ def dodged(places: FloatArray, number: int, count: int) -> FloatArray:
 
 
 def floor_of(values: Array) -> float | None:
-    """0 for what is never negative, such as counts and shares: then no interval goes below it."""
+    """0 for values that are never negative, such as counts and shares: no interval extends below it."""
     finite = values[np.isfinite(values)]
     return 0.0 if finite.size and finite.min() >= 0 else None
 

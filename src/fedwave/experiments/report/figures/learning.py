@@ -171,7 +171,7 @@ def draw_shares(axis: Axes, learnt: Learning) -> None:
 def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str:
     """The mean round from which three in a row beat a target; hollow where some instances never do.
 
-    Returns what to say of those.
+    Returns a sentence about those.
     """
     targets, looks = np.array(learnt.targets), common.styles(scheduler_labels(learnt.data))
     some = none = False
@@ -185,7 +185,7 @@ def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str
         some, none = some | bool(((missing > 0) & (missing < 1)).any()), none | bool((missing == 1).any())
     axis.set_ylim(0, 1.05 * learnt.data.sizes["round"])
     reach = 0.05 * np.ptp(targets)
-    if reach > 0:  # all targets, also those that nobody reaches
+    if reach > 0:  # all targets, also those that no scheduler reaches
         axis.set_xlim(targets.min() - reach, targets.max() + reach)
     _name_targets(axis, targets)
     return sentences(

@@ -34,8 +34,8 @@ class Scores:
 
     bands: Mapping[str, Mapping[str, Band]]  # by scheduler and by name (``BANDS``)
     base: str  # differences are taken from it
-    title: str  # what was run
-    caption: str  # what the bands are
+    title: str  # describes the run
+    caption: str  # explains the bands
 
     @classmethod
     def of(cls, data: xr.Dataset, base: str) -> Scores:
