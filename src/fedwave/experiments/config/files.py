@@ -28,7 +28,7 @@ _TEXTS = ("name", "kind", "as", "against", "metric", "instead_of")  # fields and
 
 
 def with_absolute_files(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The content of an experiment's file with absolute paths, which were seen from ``folder``."""
+    """The content of an experiment's file with absolute paths; the given ones are relative to ``folder``."""
 
     def absolute(text: str, sure: bool) -> str:
         path = os.path.abspath(folder / text)

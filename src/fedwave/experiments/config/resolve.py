@@ -22,7 +22,7 @@ _NAMING = ("scheduler", "dataset")  # their texts are in tables, captions and th
 
 
 def fill_defaults(experiment: Experiment) -> Experiment:
-    """An experiment that sweeps nothing, with all its numbers. Its files are read."""
+    """Writes out every number of an experiment without a sweep. Reads its files."""
     network, task = _filled_network(experiment.network), experiment.task and _filled_task(experiment.task)
     experiment = _with_full_parts(replace(experiment, network=network, task=task))
     if experiment.task is None:
@@ -33,7 +33,7 @@ def fill_defaults(experiment: Experiment) -> Experiment:
 
 
 def fill_shared_defaults(experiment: Experiment) -> Experiment:
-    """An experiment with all numbers that are the same at every point of its sweep.
+    """Writes out every number that is the same at all points of the sweep.
 
     W of a random network is a fifth of its devices, for example: where a sweep varies the devices, W stays open here,
     and every point has its own (``filled_fields``).

@@ -63,7 +63,7 @@ def resolve(experiment: Experiment) -> Experiment:
 
 
 def cut_into_units(experiment: Experiment, paths: Mapping[str, str] | None = None) -> list[Unit]:
-    """The units of a resolved experiment, always in the same order. ``paths`` locate the files that it names."""
+    """Cuts a resolved experiment into units, always in the same order. ``paths`` locate the files that it names."""
     paths = paths or {}
     sources = imported_sources(with_file_names(experiment, paths).imports)
     units = []
