@@ -89,7 +89,7 @@ def _read(content: bytes, last: str, unit: Unit) -> tuple[dict[str, Any], dict[s
     runs = len(unit.schedulers) * len(unit.instances)
     size = unit.experiment.rounds if last == "round" else table.num_rows // runs
     if table.num_rows != runs * size:
-        raise ValueError(f"it has {table.num_rows} rows, must have {runs * size}")
+        raise ValueError(f"it has {table.num_rows} rows, but its unit has {runs * size}")
     variables = {}
     for field in list(table.schema)[len(unit.where) + 3 :]:  # behind the axes, scheduler, instance and the last one
         described = {key.decode(): text.decode() for key, text in (field.metadata or {}).items()}

@@ -61,7 +61,7 @@ def _units(store: RunFolder) -> Iterator[Finding]:
     own = {name for unit in units for name in table_names(unit)}
     there = {path.relative_to(store.path).as_posix() for kind in KINDS for path in store.path.glob(f"{kind}/*")}
     if stray := sorted(name for name in there - own if os.path.isfile(store.path / name)):
-        text = f"{listed_names(stray)}: not from a unit of this run: remove it, or results of two runs are mixed"
+        text = f"{listed_names(stray)}: belongs to no unit of this run; remove it, or results of two runs are mixed"
         yield Finding("units", "wrong", text)
     if missing := sum(unit.name not in store.done.units for unit in units):
         yield Finding("units", "open", f"{missing} of {plural(len(units), 'unit')} not finished: {again} continues")
