@@ -15,7 +15,7 @@ from fedwave.cli.terminal import in_encoding
 from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.files import with_file_names
 from fedwave.experiments.config.read import load_experiment, preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
 from fedwave.experiments.config.sweep import points
@@ -245,7 +245,7 @@ def _log(what: str, options: Sequence[str]) -> LogSummary:
 
 def _run_folder(folder: Path) -> dict[str, Any]:
     store = RunFolder(folder)
-    how, units = renamed(store.stored(), store.data_paths()), store.units()
+    how, units = with_file_names(store.experiment_as_run, store.data_paths()), store.units()
     done = store.done.units
     finished = sum(unit.name in done for unit in units)
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.counter_rng import TrainingKeys, shuffled, count_within
+from fedwave.counter_rng import TrainingKeys, count_within, shuffled
 from fedwave.errors import FedwaveError
 from fedwave.network.partition import Labels, Partition, sample_draws
 from fedwave.types import Array, IntArray
