@@ -37,7 +37,7 @@ BASES: dict[str, tuple[str, ...]] = {
 _SIZE = "--rounds --instances --seed --slots --workers"
 OPTIONS: dict[str, tuple[str, str]] = {
     "run": (_SIZE, "--schedulers --task --import --events --out"),
-    "compare": (_SIZE, "--schedulers --import --out"),
+    "compare": (f"{_SIZE} --burn-in --half-width", "--schedulers --import --out"),
     "train": (_SIZE, "--schedulers --task --import --out"),
     "reproduce": ("--workers", "--out --from"),
     "resume": ("--workers", "--import --events"),

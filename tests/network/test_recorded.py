@@ -11,6 +11,7 @@ KINDS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::fedwave.network.plausible.ImplausibleWarning")
 @pytest.mark.parametrize("first", [1, 70])
 @pytest.mark.parametrize("field", KINDS)
 def test_a_record_is_used_exactly(play, crowd, field, first):

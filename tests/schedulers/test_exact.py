@@ -140,6 +140,7 @@ def test_networks_that_are_too_large_are_refused_at_the_first_decision(name):
             fw.simulate(network, name, rounds=2, instances=1)
 
 
+@pytest.mark.filterwarnings("ignore::fedwave.network.plausible.ImplausibleWarning")
 def test_dp_ts_refuses_rates_beyond_counting():
     with refused("dp-ts", "shards"):
         fw.simulate(two((1.0, 1e8)), "dp-ts", rounds=3, instances=1)

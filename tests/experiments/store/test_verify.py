@@ -192,7 +192,7 @@ def _at(data: Any, name: Any, scheduler: str, instance: int, round_: int) -> Any
 
 
 def test_other_inputs_and_shapes(made: Path, tmp_path: Path) -> None:
-    inputs_differ = compare_runs(made, make(tmp_path / "second", gains=0.01))
+    inputs_differ = compare_runs(made, make(tmp_path / "second", gains=0.5))
     assert mentions(said(inputs_differ, "differs"), "inputs/gains.npy")
     longer = compare_runs(make(tmp_path / "third", "rounds=8"), made)
     assert mentions(said(longer, "differs"), "rounds", "8 in A", "6 in B")
