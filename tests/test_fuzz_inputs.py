@@ -114,7 +114,14 @@ def is_read(path: Path, read: Callable[[Path], object], what: str) -> bool:
     return False
 
 
-MADE = {"npz": {}, "yaml": nasty_files.YAML, "json": nasty_files.JSON, "csv": nasty_files.CSV, "npy": nasty_files.NPY}
+MADE = {
+    "npz": {},
+    "fad": {},
+    "yaml": nasty_files.YAML,
+    "json": nasty_files.JSON,
+    "csv": nasty_files.CSV,
+    "npy": nasty_files.NPY,
+}
 
 
 @pytest.mark.parametrize("name", INPUTS)

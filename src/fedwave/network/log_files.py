@@ -40,7 +40,7 @@ _RANGES = {
     "gain": (0.0, 1e30, "a linear gain (is it in dB? then value='gain_db')"),
     "count": (0.0, 1e9, "a whole number"),
 }
-_MISSING = {"", "-", "--", "?", "na", "n/a", "nan", "none", "null", "2147483647"}  # the last one by Android
+_MISSING = {"", "-", "--", "?", "na", "n/a", "nan", "none", "null", "2147483647"}  # Android writes the last
 # 2019.11.28_07.27.46, as drive-test apps write it; only with the year first are day and month certain.
 _YEAR_FIRST = r"^(\d{4})[./-](\d{1,2})[./-](\d{1,2})[ _T](\d{1,2})[.:](\d{2})[.:](\d{2})"
 _EPOCHS = ((1e17, 1), (1e14, 10**3), (1e11, 10**6), (0, 10**9))  # larger numbers of time are ns, us, ms; else s
@@ -70,8 +70,8 @@ class Rows:
 def named_files(path: str | list[str]) -> str | dict[str, str]:
     """The files of a folder, a pattern such as "drives/*.csv" or a list, by device name; another path as it is.
 
-    A device is called like its file without the ending; if two are alike, all are called like their paths from the
-    folder that has all files.
+    A device has the name of its file without the ending. If two files have the same name, all devices have the paths
+    of their files below the common folder.
     """
     if isinstance(path, list):
         files = path
@@ -207,7 +207,7 @@ def _rows(table: pd.DataFrame, columns: Columns, what: str, name: str, alone: bo
     if isinstance(table.index, pd.DatetimeIndex):
         table = table.rename_axis("timestamp").reset_index()
     table = table.set_axis([str(one) for one in table.columns], axis=1)
-    table = table[[one for one in table.columns if not re.fullmatch(r"Unnamed: \d+|", one)]]  # such as a saved index
+    table = table.loc[:, [not re.fullmatch(r"Unnamed: \d+|", one) for one in table.columns]]  # such as a saved index
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise FedwaveError(f"{what} has the column {short_repr(twice[0])} twice: keep one.")
