@@ -53,8 +53,8 @@ def plain(images: torch.Tensor, labels: torch.Tensor, steps: list[list[IntArray]
 
 
 def training(task: Task, chain: NumbaBackend, layout: Layout) -> None:
-    images = torch.as_tensor(task.dataset.train_images)
-    labels = torch.as_tensor(task.dataset.train_labels)
+    images = torch.as_tensor(task.dataset.train_inputs)
+    labels = torch.as_tensor(task.dataset.train_targets)
     rng = np.random.default_rng(0)
     steps = [list(rng.integers(0, len(labels), (STEPS, BATCH))) for _ in range(MODELS)]
     model = task.new_model(0, 0)
@@ -87,7 +87,7 @@ def training(task: Task, chain: NumbaBackend, layout: Layout) -> None:
 def evaluation(task: Task, chain: NumbaBackend, layout: Layout) -> None:
     model = task.new_model(0, 0).eval()
     rows = ModelRows.of([model], layout)
-    images = torch.as_tensor(task.dataset.test_images[:1000])
+    images = torch.as_tensor(task.dataset.test_inputs[:1000])
     chain.logits(rows, images)
     ratios = []
     with torch.no_grad():

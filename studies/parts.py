@@ -47,6 +47,6 @@ def mnist_between(low: float = 0.0, high: float = 1.0) -> Dataset:
     return replace(
         data,
         name=f"MNIST, pixels {low:g} to {high:g}",
-        train_images=scaled(data.train_images),
-        test_images=scaled(data.test_images),
+        train_inputs=scaled(data.train_inputs),
+        test_inputs=scaled(data.test_inputs),
     )

@@ -53,6 +53,7 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "pydantic": "experiments",
     "filelock": "experiments",
     "torch": "learning",
+    "safetensors": "learning",
     "rich": "cli",
     "typer": "cli",
     "ray": "adapters",

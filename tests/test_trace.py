@@ -35,7 +35,7 @@ def changed(array):
     """A copy that differs in its first number."""
     copy = array.copy()
     first = copy.flat[0]
-    copy.flat[0] = not first if copy.dtype == bool else 1 if np.isinf(first) else first + 1
+    copy.flat[0] = not first if copy.dtype == bool else first + 1 if np.isfinite(first) else 1
     return copy
 
 

@@ -54,8 +54,8 @@ class Work:
             "eta": np.array(self.task.eta),
             "beta": np.array(self.task.aggregation.beta),
             "batch": np.array(self.task.batch),
-            "images": np.ascontiguousarray(data.train_images[used], np.float32),
-            "labels": np.ascontiguousarray(data.train_labels[used], np.int64),
+            "images": np.ascontiguousarray(data.train_inputs[used], np.float32),
+            "labels": np.ascontiguousarray(data.train_targets[used], np.int64),
             "samples": samples.astype(np.int64),
             "first": np.cumsum(counts).reshape(counts.shape) - counts,
             "counts": counts,
@@ -90,7 +90,8 @@ class Work:
     def _chosen(self) -> tuple[IntArray, IntArray]:
         """The samples of all steps of all clients, one after the other, and how many each client has: ``[T, U]``."""
         run, task, found = self.run, self.task, list[IntArray]()
-        sampler, counts = task.sampler(), np.zeros((self.rounds, run.shards.shape[1]), np.int64)
+        devices = run.shards.shape[1]
+        sampler, counts = task.sampler(devices), np.zeros((self.rounds, devices), np.int64)
         for t, u in np.argwhere(run.shards[: self.rounds] > 0).tolist():
             place = (run.seed, run.instance, t + 1, u)
             mine = sampler.shards(*place, int(run.shards[t, u]))

@@ -101,6 +101,7 @@ Choose parts; each of these modules also has the base class of its family:
     rates               index schedulers with known or learned rates
     partition           the classes that each device holds
     aggregation         rules that weigh uploads
+    optimizers          how a step of local training uses its gradient
     metrics             round metrics
 
 Catch errors, and tell versions apart:
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
     from fedwave.experiments.report.comparison import Comparison
     from fedwave.experiments.report.setup import describe
     from fedwave.experiments.store.load import load
+    from fedwave.learning import optimizers
     from fedwave.learning.curves import Curves
     from fedwave.learning.datasets.dataset import Dataset
     from fedwave.learning.evaluation import EvaluationSizes
@@ -170,6 +172,7 @@ _ON_DEMAND = {
     "load": "fedwave.experiments.store.load",
     "load_experiment": "fedwave.experiments.config.read",
     "mass_bound": "fedwave.theory.bound",
+    "optimizers": "fedwave.learning.optimizers",
     "merge": "fedwave.experiments.merge",
     "predict": "fedwave.experiments.analysis.prediction",
     "Prediction": "fedwave.experiments.analysis.prediction",
@@ -185,7 +188,7 @@ _ON_DEMAND = {
     "train": "fedwave.learning.train",
     "train_in_lock_step": "fedwave.learning.lockstep",
 }
-_MODULES = {"figures", "rl", "statistics", "tables", "theory"}
+_MODULES = {"figures", "optimizers", "rl", "statistics", "tables", "theory"}
 
 # In the order of the table above.
 __all__ = ["paper_network", "random_network", "read_devices", "read_log", "Network", "Device", "DeviceTable"]
@@ -200,7 +203,7 @@ __all__ += ["backlog_bound", "score_bound", "mass_bound", "theory"]
 __all__ += ["figures", "tables", "statistics"]
 __all__ += ["register", "check", "Scheduler", "Observation", "Decision", "Draws", "Problem", "State", "Metric"]
 __all__ += ["PlayedRound", "fading", "success", "arrivals", "availability", "priors", "posterior", "rates", "partition"]
-__all__ += ["aggregation", "metrics"]
+__all__ += ["aggregation", "optimizers", "metrics"]
 __all__ += ["FedwaveError", "__version__"]
 
 

@@ -41,6 +41,7 @@ class MissingExtra(FedwaveError, ImportError):
 _EXTRAS = {
     "torch": ("PyTorch", "learn"),
     "ray": ("Ray", "ray"),
+    "safetensors": ("safetensors", "learn"),
     "gymnasium": ("Gymnasium", "rl"),
 }  # library: its name, and the extra
 

@@ -91,6 +91,22 @@ _TRAINING_METRICS = {
 }
 
 
+def training_metrics(metric: str = "accuracy", better: str = "higher") -> dict[str, Description]:
+    """What training measures, by name, with the metric of the task."""
+    if metric == "accuracy":
+        return _TRAINING_METRICS
+    found = {"loss": ("Loss on training samples", "lower"), metric: (f"{metric} on test samples", better)}
+    found[f"{metric}_on_all"] = f"{metric} on all test samples", better
+    return {name: Description(name, label, "last", good) for name, (label, good) in found.items()}
+
+
+def check_training_metric(name: str) -> None:
+    """Raises FedwaveError if a task's metric has a name that other results have."""
+    check_column(name, "last")
+    if name in registry.names("metric") or name in ("loss", "worst_class"):
+        raise FedwaveError(f"the task's metric is called {name!r}, a name that other results have: rename it.")
+
+
 # Axes and arrays that stand beside the metrics in tables and Datasets.
 _RESERVED = DEVICE_ARRAYS.keys() - {"lost"} | {
     *("scheduler", "instance", "round", "device", "class"),

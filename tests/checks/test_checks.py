@@ -56,6 +56,8 @@ WHOLE = {
         "aggregation": "fedbuff",
         "metric": "jain",
         "model": "logistic",
+        "criterion": "mse",
+        "optimizer": "momentum",
     },
 }
 

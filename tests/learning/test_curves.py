@@ -123,7 +123,7 @@ def test_saved_curves_are_read(saved: Curves, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.weights[1]["w"], saved.weights[1]["w"])
 
 
-@pytest.mark.parametrize("name, array", [("accuracy", None), ("accuracy", np.ones((11, 2))), ("weights/1/w", None)])
+@pytest.mark.parametrize("name, array", [("metric", None), ("metric", np.ones((11, 2))), ("weights/1/w", None)])
 def test_curves_that_do_not_fit_are_refused(name: str, array: Any, saved: Curves, tmp_path: Path) -> None:
     path = saved.save(tmp_path / "curves.npz")
     with np.load(path) as file:

@@ -50,5 +50,5 @@ def test_many_at_once_are_evaluated_as_one_by_one(
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-12)
     for one, other in zip(accuracies, expected_accuracies, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert np.isfinite(expected.accuracy_on_all).all() == full
+    assert np.isfinite(expected.metric_on_all).all() == full
     assert Arrived.waited

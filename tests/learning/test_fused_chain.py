@@ -148,7 +148,7 @@ def test_the_backend_trains_and_evaluates_as_torch_does(tmp_path, monkeypatch):
     trained, expected = (backend.train(*work) for backend in (fused, usual))
     torch.testing.assert_close(trained.w, expected.w, rtol=1e-4, atol=1e-6)
     assert not torch.equal(trained.w, rows.w)
-    some = torch.as_tensor(task.dataset.test_images)
+    some = torch.as_tensor(task.dataset.test_inputs)
     torch.testing.assert_close(fused.logits(trained, some), usual.logits(trained, some), rtol=1e-4, atol=1e-5)
 
 

@@ -89,7 +89,7 @@ def test_devices_train_on_the_labels_of_the_world(partition: Any, limit: float, 
         samples, sizes = replay._samples(t, *everybody)
         owner = np.repeat(np.arange(12), sizes)
         found = np.zeros((12, 3), dtype=np.int64)
-        np.add.at(found, (owner, task.dataset.train_labels[samples]), 1)
+        np.add.at(found, (owner, task.dataset.train_targets[samples]), 1)
         np.testing.assert_array_equal(found.reshape(2, 6, 3), waiting)
         waiting = waiting * ~trace.delivered[t][:, :, None]
 

@@ -60,11 +60,11 @@ def norms_by_hand(run: TrainingRun, task: Task) -> FloatArray:
     """eta max(1, ln d) |psi| of a linear model with cross-entropy, in numpy, ``[T, U]``."""
     first = task.new_model(run.seed, run.instance).double().state_dict()
     w = np.hstack([first["1.weight"].numpy(), first["1.bias"].numpy()[:, None]])
-    data, sampler = task.dataset, task.sampler()
+    data, sampler = task.dataset, task.sampler(run.shards.shape[1])
     x = np.hstack(
-        [data.train_images.reshape(len(data.train_images), -1).astype(float), np.ones((len(data.train_images), 1))]
+        [data.train_inputs.reshape(len(data.train_inputs), -1).astype(float), np.ones((len(data.train_inputs), 1))]
     )
-    one_hot = np.eye(data.classes)[data.train_labels]
+    one_hot = np.eye(data.classes)[data.train_targets]
     psi = np.zeros((run.shards.shape[1], *w.shape))
     norms = np.zeros(run.shards.shape)
     for t in range(run.rounds):

@@ -135,9 +135,9 @@ UNFIT: dict[str, tuple[Any, tuple[object, ...]]] = {
     "makes a class": (lambda: Net, ("type",)),
     "needs an argument": (lambda width: Net(width), ("TypeError", "model")),
     # Evaluation must not depend on the batch.
-    "loses the batch": (Squeezes, ("image",)),
-    "fails for one image": (SqueezesFirst, ("image",)),
-    "statistics of the batch": (without_statistics, ("image",)),
+    "loses the batch": (Squeezes, ("input",)),
+    "fails for one image": (SqueezesFirst, ("input",)),
+    "statistics of the batch": (without_statistics, ("input",)),
 }
 
 
@@ -152,7 +152,7 @@ def test_models_that_do_not_fit_are_refused(name: str) -> None:
 
 def test_labels_of_the_test_set_need_outputs_too() -> None:
     data = blobs(classes=3)
-    more = Dataset("more", data.train_images, data.train_labels, data.test_images, data.test_labels + 1)
+    more = Dataset("more", data.train_inputs, data.train_targets, data.test_inputs, data.test_targets + 1)
     with refused("(2, 4)"):
         Task(more, linear)
     Task(more, flat_linear(6, 9))  # outputs to spare are no mistake
@@ -222,7 +222,7 @@ def test_registered_functions_make_datasets_and_models() -> None:
         return nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
 
     made = fw.task("two-blobs:train=12", model="small-mlp:width=7")
-    assert len(made.dataset.train_labels) == 12
+    assert len(made.dataset.train_targets) == 12
     assert parameters(made.new_model(0, 0)) == 7 * 7 + 8 * 3
     assert fw.task(dataset="two-blobs", model="small-mlp").model is small_mlp
     with pytest.raises(fw.FedwaveError, match="a task on your own data needs model="):
@@ -232,9 +232,10 @@ def test_registered_functions_make_datasets_and_models() -> None:
 def test_a_task_says_what_it_is_in_a_few_lines() -> None:
     shown = repr(fw.task(dataset=blobs(), model=linear, aggregation="sync:cap=2", eta=0.5))
     assert shown.splitlines() == [
-        "Task 'blobs': 120 training and 60 test images (1 x 2 x 3), 3 classes",
+        "Task 'blobs': 120 training and 60 test samples (1 x 2 x 3), 3 classes",
         "  linear, shard_size 10, batch 10, epochs 10, eta 0.5, prox 0.01, l2 0.0",
         "  partition iid, aggregation sync:cap=2",
+        "  loss cross-entropy, metric accuracy, optimizer sgd",
     ]
 
 
@@ -249,12 +250,12 @@ def test_a_model_may_write_into_its_images() -> None:
             return super().forward(x - 0.25)
 
     data = blobs()
-    before = data.train_images.copy(), data.test_images.copy()
+    before = data.train_inputs.copy(), data.test_inputs.copy()
     trace = fw.simulate(fw.random_network(3, 2, seed=3, rate=1.0), "age", 3, 1)
     numbers: dict[str, Any] = {"shard_size": 4, "batch": 4, "epochs": 1}
     written, apart = (fw.train(trace, Task(data, make, **numbers)) for make in (Darker, Apart))
-    assert (data.train_images == before[0]).all()
-    assert (data.test_images == before[1]).all()
+    assert (data.train_inputs == before[0]).all()
+    assert (data.test_inputs == before[1]).all()
     assert written.loss == pytest.approx(apart.loss, rel=1e-5)
     assert (written.accuracy == apart.accuracy).all()
 
@@ -267,7 +268,7 @@ def test_the_trained_model_comes_back(make: Any) -> None:
     task = Task(blobs(), make, shard_size=4, batch=4, eta=0.1)
     trace = fw.simulate(fw.random_network(3, 2, seed=3, rate=1.0), "age", 4, 2)
     curves = fw.train(trace, task)
-    images, labels = task.dataset.test_images, task.dataset.test_labels
+    images, labels = task.dataset.test_inputs, task.dataset.test_targets
     for i, weights in enumerate(curves.weights):
         guess = task.trained_model(weights)(torch.as_tensor(images)).argmax(dim=1).numpy()
         assert (guess == labels).mean() == pytest.approx(curves.accuracy[-1, i])

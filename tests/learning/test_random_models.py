@@ -89,14 +89,14 @@ def _plain_distance(task: Task, dtype: torch.dtype) -> float:
     model = task.new_model(run.seed, run.instance).to(dtype).train()
     start = {name: p.detach().clone() for name, p in model.named_parameters()}
     noise, key = key_dropout(model), device_key(run.seed, run.instance, 1, 0)
-    samples = task.sampler().shards(run.seed, run.instance, 1, 0, 2)
+    samples = task.sampler(run.shards.shape[1]).shards(run.seed, run.instance, 1, 0, 2)
     order = device_batches(samples, task.batch, task.epochs, run.seed, run.instance, 1, 0)
     optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=task.eta)
     for step, chosen in enumerate(order):
         step_key = step_keys(torch.tensor(key), step)
         with seeded(int(step_key), CPU), noise.keyed_by(step_key):
-            outputs = model(torch.as_tensor(task.dataset.train_images[chosen]).to(dtype))
-        loss = F.cross_entropy(outputs, torch.as_tensor(task.dataset.train_labels[chosen]))
+            outputs = model(torch.as_tensor(task.dataset.train_inputs[chosen]).to(dtype))
+        loss = F.cross_entropy(outputs, torch.as_tensor(task.dataset.train_targets[chosen]))
         for name, p in model.named_parameters():
             loss = loss + task.prox / 2 * ((p - start[name]) ** 2).sum() + task.l2 / 2 * (p**2).sum()
         optimiser.zero_grad()

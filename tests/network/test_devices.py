@@ -79,7 +79,7 @@ def test_devices_by_hand_as_records_mappings_or_columns():
 
 ODD = fw.DeviceTable(
     rate=[0.1, 1 / 3, 1e-12],
-    distance_m=[100.1, 2e5, np.pi],
+    distance_m=[100.1, 2e4, np.pi],
     interference_dbm=[-np.inf, -97.3, -90],
     miss_probability=[0, 1, 0.1],
     buffer_limit=[0, np.inf, 12],

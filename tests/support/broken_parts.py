@@ -16,6 +16,7 @@ from torch import nn
 from fedwave.aggregation import Aggregation
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.datasets.synthetic import synthetic
+from fedwave.learning.optimizers import Momentum
 from fedwave.metrics import Jain, Metric
 from fedwave.network.arrivals import Poisson
 from fedwave.network.availability import Availability, OnOff
@@ -412,14 +413,57 @@ DATASET = [
     (lambda: np.zeros((3, 1, 4, 4)), "declaration", ("ndarray", "Dataset")),
     (3, "declaration", ("function",)),
     (lambda: synthetic(train=0), "declaration", ("synthetic", "train", 0)),
-    (small_but(train_labels=one_more, test_labels=one_more), "labels", ("label 0",)),
+    (small_but(train_targets=one_more, test_targets=one_more), "labels", ("label 0",)),
     (
         lambda: Dataset("one", np.zeros((4, 1, 2, 2)), [0] * 4, np.zeros((2, 1, 2, 2)), [0, 0]),
         "labels",
         ("classes", "two"),
     ),
-    (small_but(test_images=lambda found: outside().random(found.shape)), "repetition", ("test_images",)),
+    (small_but(test_inputs=lambda found: outside().random(found.shape)), "repetition", ("test_inputs",)),
     (small_but(name=lambda found: f"try-{next(_from_outside)}"), "repetition", ("name",)),
+]
+
+
+# Criteria and optimizers
+
+
+def too_long(outputs, targets):
+    return torch.cat([outputs[:, 0], outputs[:1, 0]])
+
+
+def drawn_anew(outputs, targets):
+    return outputs.mean() * float(outside().random())
+
+
+CRITERION = [
+    (too_long, "declaration", ("(5,)", "(4,)")),
+    (lambda outputs, targets: 1.0, "declaration", ("float",)),
+    (lambda outputs, targets: outputs.log().mean(), "declaration", ("nan",)),
+    (lambda outputs: outputs.mean(), "declaration", ("TypeError",)),
+    (drawn_anew, "repetition", ("random",)),
+]
+
+
+def over_all_models(self, memory, gradient, number):
+    """Scales by the norm of all models together."""
+    return memory, gradient / np.abs(gradient).max()
+
+
+def writes_into_gradient(self, memory, gradient, number):
+    gradient *= 0.5
+    return memory, gradient
+
+
+def at_random(self, memory, gradient, number):
+    return memory, gradient * outside().random()
+
+
+OPTIMIZER = [
+    *[case for case in spoiled(Momentum, "step") if case[1] != "saving"],
+    (broken(Momentum, step=over_all_models), "models", ("by itself",)),
+    (broken(Momentum, step=lambda self, memory, gradient, number: (memory, gradient[:1])), "values", ("(1, 4)",)),
+    (broken(Momentum, step=writes_into_gradient), "values", ("array",)),
+    (broken(Momentum, step=at_random), "repetition", ("random",)),
 ]
 
 
@@ -686,5 +730,7 @@ BROKEN: dict[str, list[Case]] = {
     "dataset": DATASET,
     "model": MODEL,
     "aggregation": AGGREGATION,
+    "criterion": CRITERION,
+    "optimizer": OPTIMIZER,
     "metric": METRIC,
 }

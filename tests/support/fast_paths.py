@@ -124,8 +124,12 @@ class Distance:
 
 def distances(path: Path, stop: int | None = None, **settings: Any) -> list[Distance]:
     """Those of all runs; ``settings`` override those of the path. With ``stop``, resumed after so many rounds."""
-    all_runs, task = runs_of_path(path)
-    chosen = {"precision": "float64", "tolerance": 0.0} | path.settings | settings
+    return distances_of(*runs_of_path(path), stop, **path.settings | settings)
+
+
+def distances_of(all_runs: list[Any], task: Task, stop: int | None = None, **settings: Any) -> list[Distance]:
+    """The same of any runs and task."""
+    chosen = {"precision": "float64", "tolerance": 0.0} | settings
     replay = Replay(all_runs, task, Settings(**chosen), SIZES)
     starts = [state.w for state in states(replay)]
     for t in range(replay.rounds):

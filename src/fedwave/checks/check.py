@@ -12,7 +12,7 @@ from fedwave.errors import FedwaveError, did_you_mean, extra_for
 from fedwave.network.network import Network
 from fedwave.parts import registry
 
-_FUNCTIONS = ("dataset", "model")  # families of functions that make something
+_FUNCTIONS = ("dataset", "model", "criterion")  # families of functions
 
 
 def check(part: Any, *, family: str | None = None, dataset: Any = None, network: Network | None = None) -> CheckReport:
@@ -66,9 +66,11 @@ def _declared(family: str, part: Any) -> tuple[Any, str]:
 
 
 def _function(family: str, part: Any) -> tuple[Any, str]:
-    """The function that makes a model or a dataset, and its name."""
+    """The function that makes a model or a dataset, or is a criterion, and its name."""
     if not isinstance(part, (str, Mapping)):
         return part, getattr(part, "__name__", type(part).__name__)
+    if family == "criterion":  # tried with its parameters
+        return part, registry.text(part)
     registry.find(family, registry.parse(family, part)["name"])
     return partial(registry.build, family, part), registry.text(part)
 

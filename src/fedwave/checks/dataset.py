@@ -17,15 +17,17 @@ def _tried(trial: Trial) -> None:
     if not isinstance(made, Dataset):
         raise FedwaveError(
             f"it returns a {type(made).__name__}, must return a Dataset: "
-            "Dataset(name, train_images, train_labels, test_images, test_labels)."
+            "Dataset(name, train_inputs, train_targets, test_inputs, test_targets)."
         )
-    for name in ("name", "train_images", "train_labels", "test_images", "test_labels", "classes"):
+    for name in ("name", "train_inputs", "train_targets", "test_inputs", "test_targets", "owner", "classes"):
         trial.kept.append((name, getattr(made, name), None))  # a Dataset has checked its arrays
 
 
-def _labels(trial: Trial) -> None:
+def _labels(trial: Trial) -> bool | None:
     found = {name: value for name, value, _ in trial.kept}
-    seen = np.bincount(found["train_labels"], minlength=found["classes"])
+    if not found["classes"]:
+        return False  # of numbers, for regression
+    seen = np.bincount(found["train_targets"].ravel(), minlength=found["classes"])
     if not seen.all():
         raise FedwaveError(
             f"no training image has the label {int(np.argmin(seen))}, but labels go up to {found['classes'] - 1}: "
@@ -33,6 +35,7 @@ def _labels(trial: Trial) -> None:
         )
     if found["classes"] < 2:
         raise FedwaveError("all labels are 0: there must be two classes or more.")
+    return None
 
 
 FAMILY = Family(

@@ -41,8 +41,8 @@ def _random_images(shape: tuple[int, ...]) -> Dataset:
 
 def _images(trial: Trial) -> None:
     task = _task(trial)
-    images, labels = task.dataset.train_images[:3], task.dataset.train_labels[:3]
-    outputs, _ = outputs_and_gradients(task.new_model(0, 0), images, labels)
+    images, labels = task.dataset.train_inputs[:3], task.dataset.train_targets[:3]
+    outputs, _ = outputs_and_gradients(task.new_model(0, 0), task.loss, images, labels)
     if not np.isfinite(outputs).all():
         raise FedwaveError("its outputs are NaN or infinite before any training.")
     trial.notes.append(task)
@@ -51,7 +51,7 @@ def _images(trial: Trial) -> None:
 def _gradients(trial: Trial) -> None:
     (task,) = trial.notes
     _, gradients = outputs_and_gradients(
-        task.new_model(0, 0), task.dataset.train_images[:2], task.dataset.train_labels[:2]
+        task.new_model(0, 0), task.loss, task.dataset.train_inputs[:2], task.dataset.train_targets[:2]
     )
     for name, gradient in gradients.items():
         if gradient is None:

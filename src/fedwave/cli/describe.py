@@ -110,7 +110,8 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _plural(family: str) -> str:
-    return family if family in ("fading", "success", "arrivals", "availability", "aggregation") else f"{family}s"
+    same = family in ("fading", "success", "arrivals", "availability", "aggregation")
+    return family if same else "criteria" if family == "criterion" else f"{family}s"
 
 
 def config(

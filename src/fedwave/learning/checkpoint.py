@@ -14,7 +14,7 @@ from fedwave.learning.model_rows import ModelRows, Tensors
 from fedwave.learning.replay import Replay
 from fedwave.types import Array
 
-_FORMAT = "checkpoint 3"
+_FORMAT = "checkpoint 4"
 
 
 def write_checkpoint(replay: Replay, file: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Loss and accuracy of every round; arrays ``[T, I]``."""
+"""Loss and metric of every round; arrays ``[T, I]``."""
 
 from __future__ import annotations
 
@@ -11,33 +11,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, plural
+from fedwave.errors import FedwaveError, as_int, extra_for, plural
 from fedwave.files.archive import read_archive, refusing, write_archive
 from fedwave.files.reading import as_path, opened
 from fedwave.files.writing import write_whole
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
-_FORMAT = "file of curves 2"
+_FORMAT = "file of curves 3"
 
 # A spike: training loss above 1.2 times the median of the ten rounds before.
 _SPIKE, _WINDOW = 1.2, 10
 
 
 class Evaluation(NamedTuple):
-    """Loss and accuracy of N central models after a round, ``[N, ...]``, or after every round, ``[T, N, ...]``."""
+    """Loss and metric of N central models after a round, ``[N, ...]``, or after every round, ``[T, N, ...]``."""
 
-    loss: FloatArray  # on the training images
-    accuracy: FloatArray  # on the test images of every round
-    class_accuracy: FloatArray  # [..., C]; NaN for a class without test images
-    accuracy_on_all: FloatArray  # on all test images; NaN where not measured
+    loss: FloatArray  # on the training samples
+    metric: FloatArray  # of the task, such as the accuracy, on the test samples of every round
+    class_accuracy: FloatArray  # [..., C]; NaN for a class without test samples; C is 0 with another metric
+    metric_on_all: FloatArray  # on all test samples; NaN where not measured
+
+
+class _NotMeasured(FedwaveError, AttributeError):
+    """A metric was read that the task does not have."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curves:
-    """Loss and accuracy of one scheduler, after every round: what ``fw.train`` returns.
+    """Loss and metric of one scheduler, after every round: what ``fw.train`` returns.
 
-    Row t - 1 of an array ``[T, I]`` is round t, and a column is an instance. An instance that diverged (its loss is not
-    finite) is NaN from that round on.
+    The metric is also an attribute under its own name: ``curves.accuracy``, or ``curves.mae``. Row t - 1 of an array
+    ``[T, I]`` is round t, and a column is an instance. An instance that diverged (its loss is not finite) is NaN from
+    that round on.
 
     >>> import fedwave as fw
     >>> import numpy as np
@@ -49,11 +54,21 @@ class Curves:
 
     label: str  # the scheduler
     loss: FloatArray  # [T, I] training loss of the central model
-    accuracy: FloatArray  # [T, I] test accuracy
-    class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test images
+    metric: FloatArray  # [T, I] on the test samples
+    class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test samples; C is 0 with another metric
     settings: Mapping[str, Any]  # how it was trained, for captions and reproduction
-    accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds where it was not measured
+    metric_on_all: FloatArray  # [T, I] on all test samples; NaN in rounds where it was not measured
     weights: tuple[Mapping[str, Array], ...] = ()  # of the central model after the last round, by instance
+    metric_name: str = "accuracy"
+    better: str = "higher"  # which values of the metric are: "higher", "lower", or "" if it does not say
+
+    def __getattr__(self, name: str) -> FloatArray:
+        """The metric by its own name, such as ``accuracy``, and ``accuracy_on_all``."""
+        own: str = self.__dict__.get("metric_name", "")
+        if own and name in (own, f"{own}_on_all"):
+            found: FloatArray = self.__dict__["metric" if name == own else "metric_on_all"]
+            return found
+        raise _NotMeasured(f"Curves have no attribute {name!r}; the metric of this task is {own!r}.")
 
     @property
     def worst_class(self) -> FloatArray:
@@ -65,8 +80,8 @@ class Curves:
     @property
     def series(self) -> dict[str, FloatArray]:
         """Every curve ``[T, I]`` by the name of its metric."""
-        names = ("loss", "accuracy", "accuracy_on_all", "worst_class")
-        return {name: getattr(self, name) for name in names}
+        names = ["loss", self.metric_name, f"{self.metric_name}_on_all"]
+        return {name: getattr(self, name) for name in [*names, *["worst_class"] * (self.metric_name == "accuracy")]}
 
     def __repr__(self) -> str:
         rounds, instances = self.loss.shape
@@ -79,7 +94,7 @@ class Curves:
         )
 
     def plot(self) -> Any:
-        """Training loss and test accuracy: a matplotlib Figure."""
+        """The training loss and the metric: a matplotlib Figure."""
         # By name: figures belong to the experiments, which are built on top of this.
         figures = import_module("fedwave.experiments.report.figures.learning")
         return figures.training_figure(self)
@@ -93,8 +108,26 @@ class Curves:
         for i, model in enumerate(self.weights):
             arrays |= {f"weights/{i}/{name}": values for name, values in model.items()}
         settings = json.loads(json.dumps(dict(self.settings), default=str))
-        header = {"label": self.label, "settings": settings}
+        header = {"label": self.label, "settings": settings, "metric": self.metric_name, "better": self.better}
         return write_whole(path, lambda file: write_archive(file, _FORMAT, header, arrays))
+
+    def save_weights(self, path: str | Path, instance: int = 0) -> Path:
+        """Write the final weights of one instance, a column of the curves, to ``path`` (.safetensors).
+
+        The names are those of the model's ``state_dict``. ``task.trained_model(safetensors.torch.load_file(path))``
+        has them again.
+        """
+        path = as_path("the file for weights", path)
+        if path.suffix != ".safetensors":
+            raise FedwaveError(f"weights are saved as a .safetensors file, not {path.name!r}.")
+        if not self.weights:
+            raise FedwaveError("these curves hold no weights: save those that fw.train returned.")
+        which = as_int("instance", instance, 0, len(self.weights) - 1)
+        with extra_for("saving weights"):
+            from safetensors.numpy import save
+        arrays = {name: np.ascontiguousarray(values) for name, values in self.weights[which].items()}
+        content = save(arrays, {"scheduler": self.label, "instance": str(which)})
+        return write_whole(path, lambda file: file.write(content))
 
     @classmethod
     def load(cls, path: str | Path) -> Curves:
@@ -108,7 +141,8 @@ class Curves:
                 _, number, name = key.split("/", 2)
                 models.setdefault(int(number), {})[name] = arrays.pop(key)
             weights = tuple(models[i] for i in range(len(models)))
-            curves = cls(header["label"], settings=header["settings"], weights=weights, **arrays)
+            named: Mapping[str, Any] = {"metric_name": header["metric"], "better": header["better"], **arrays}
+            curves = cls(header["label"], settings=header["settings"], weights=weights, **named)
             curves._check()
             return curves
 
@@ -146,14 +180,20 @@ class Curves:
         return count
 
     def reaches(self, target: float) -> BoolArray:
-        """Whether the final accuracy is above the target, ``[I]``; False for an instance that diverged."""
-        beats: BoolArray = np.nan_to_num(self.accuracy[-1], nan=-1.0) > target
-        return beats
+        """Whether the final metric is better than the target, ``[I]``; False for an instance that diverged."""
+        final: BoolArray = self._beats(target)[-1]
+        return final
 
     def rounds_to(self, target: float, in_a_row: int = 3) -> FloatArray:
-        """The first of ``in_a_row`` rounds with an accuracy above the target, ``[I]``; inf if there is none."""
-        above = np.nan_to_num(self.accuracy, nan=-1.0) > target
+        """The first of ``in_a_row`` rounds with a metric better than the target, ``[I]``; inf if there is none."""
+        above = self._beats(target)
         out = np.full(above.shape[1], np.inf)
         for t in reversed(range(above.shape[0] - in_a_row + 1)):
             out[above[t : t + in_a_row].all(axis=0)] = t + 1
         return out
+
+    def _beats(self, target: float) -> BoolArray:
+        """Where the metric is better than the target, ``[T, I]``; higher is better unless it says otherwise."""
+        lower = self.better == "lower"
+        beats: BoolArray = np.less(self.metric, target) if lower else np.greater(self.metric, target)
+        return beats  # False for NaN

@@ -37,7 +37,7 @@ def check_training_memory(
     )
     size = sum(p.numel() * p.element_size() for p in (*model.parameters(), *model.buffers()))
     # The central models, the models that devices keep, and the lanes at work.
-    at_once = COPIES * min(settings.lanes or most, most)
+    at_once = (COPIES + len(task.optimizer.start(0.0))) * min(settings.lanes or most, most)
     models = float(size) * (schedule.shards.shape[1] + kept + at_once)
     lower = "lower lanes, or train fewer runs together (block, group)"
     device = next((p.device for p in model.parameters()), torch.device("cpu"))

@@ -24,6 +24,12 @@ Tensors = dict[str, Tensor]  # by the name of the parameter or buffer
 _ALIGNED = 16  # numbers; compiled kernels read aligned addresses faster
 
 
+def as_tensor(array: Array | Tensor, dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:
+    """Inputs or targets as a tensor: whole numbers stay what they are, others get this type."""
+    tensor = torch.as_tensor(array)
+    return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
+
+
 def trained_parameters(model: nn.Module) -> Tensors:
     """Copies of the parameters that are trained."""
     return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}

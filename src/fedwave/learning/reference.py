@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.dropout import StepMasks, device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import Evaluator
-from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
+from fedwave.learning.model_rows import Tensors, as_tensor, carried_state, trained_parameters
 from fedwave.learning.sampling import device_batches
 from fedwave.learning.schedule import TrainingRun
 from fedwave.learning.server_steps import initial_memory, server_step
@@ -28,7 +27,7 @@ def train_run(
     """Train one run; returns the evaluation after every round, and the final parameters."""
     rule = task.aggregation
     model = task.new_model(run.seed, run.instance).to(dtype)
-    sampler = task.sampler()
+    sampler = task.sampler(run.shards.shape[1])
     masks = key_dropout(model)
     w, b = trained_parameters(model), carried_state(model)
     memory, all_uploads = initial_memory(rule, _vector(w)), run.uploads(rule)
@@ -42,7 +41,7 @@ def train_run(
         for u in devices:
             start, start_buffers = (w, b) if run.heard[t, u] else own[u]
             m = int(run.shards[t, u])
-            samples = sampler.shards(run.seed, run.instance, t + 1, u, m)
+            samples = sampler.shards(run.seed, run.instance, t + 1, u, m, int(run.shards[:t, u].sum()))
             if rule.waits:
                 stored[u].append(samples)
                 samples = np.concatenate(stored[u]) if run.scheduled[t, u] else samples[:0]
@@ -97,19 +96,21 @@ def _train_locally(
     model.train()
     w = {name: p.clone().requires_grad_() for name, p in start.items()}
     buffers = {name: p.clone() for name, p in buffers.items()}  # batch norm writes into them
+    memory = [task.optimizer.start(p.detach()) for p in w.values()]
     for step, chosen in enumerate(order):
-        images = torch.as_tensor(task.dataset.train_images[chosen]).to(dtype)
-        labels = torch.as_tensor(task.dataset.train_labels[chosen])
+        inputs = as_tensor(task.dataset.train_inputs[chosen], dtype)
+        targets = as_tensor(task.dataset.train_targets[chosen], dtype)
         step_key = step_keys(torch.tensor(key), step)
         with seeded(int(step_key)), masks.keyed_by(step_key):
-            loss = F.cross_entropy(functional_call(model, (w, buffers), (images,)), labels)
+            loss = task.loss(functional_call(model, (w, buffers), (inputs,)), targets)
         for name in w:
             loss = loss + task.prox / 2 * ((w[name] - start[name]) ** 2).sum()
             loss = loss + task.l2 / 2 * (w[name] ** 2).sum()
         gradient = torch.autograd.grad(loss, list(w.values()))
         with torch.no_grad():
-            for p, g in zip(w.values(), gradient, strict=True):
-                p -= task.eta * g
+            for k, (p, g) in enumerate(zip(w.values(), gradient, strict=True)):
+                memory[k], direction = task.optimizer.step(memory[k], g, step + 1)
+                p -= task.eta * direction
     return {name: p.detach() for name, p in w.items()}, buffers
 
 

@@ -23,7 +23,7 @@ from fedwave.learning.dropout import device_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, PendingEvaluation
 from fedwave.learning.footprint import check_training_memory
 from fedwave.learning.model_rows import Layout, ModelRows, Tensors, one_per_run, to_device
-from fedwave.learning.sampling import Batches, cut_into_batches
+from fedwave.learning.sampling import Batches, OwnerSampler, cut_into_batches
 from fedwave.learning.schedule import TrainingRun, TrainingSchedule
 from fedwave.learning.server_steps import initial_memory, server_step
 from fedwave.learning.settings import Settings
@@ -81,7 +81,7 @@ class Replay:
         room = min(settings.lanes or 1, self.schedule.most_lanes())
         self._training_backend, self._evaluation_backend = choose(task, precision, room)
         self._evaluator = Evaluator(task, sizes, precision.device, precision.dtype)
-        self._sampler = task.sampler()
+        self._sampler = task.sampler(runs[0].shards.shape[1])
         self.central = self._first_models()  # a row for each run
         self.undelivered = Undelivered(len(runs), runs[0].shards.shape[1], self.central.w, undelivered)
         self.row_of_own = np.where(keeps, np.cumsum(keeps).reshape(keeps.shape) - 1, _NONE)  # [R, U]: a row in own
@@ -91,7 +91,7 @@ class Replay:
         self.round = 0
         self._overlaps = settings.device == "cuda"  # a GPU computes while the processor prepares
         self._ahead: tuple[int, Lanes] | None = None  # the lanes of a row of the schedule, drawn ahead
-        shape, classes = (self.rounds, len(runs)), task.dataset.classes
+        shape, classes = (self.rounds, len(runs)), task.classes
         nothing = (np.full(more, np.nan) for more in (shape, shape, (*shape, classes), shape))
         self.results = Evaluation(*nothing)  # NaN in rounds to come, and of a run that diverged
         self._evaluation: tuple[IntArray, PendingEvaluation] | None = None  # under way: its runs, its result
@@ -198,9 +198,18 @@ class Replay:
         rows = np.repeat(first, pieces) + within(pieces)
         counts = shards[rows, runs[owner], devices[owner]]
         places = self._training_keys(runs[owner], rows + 1, devices[owner])
-        samples = self._sampler.arriving(places, counts)
+        samples = self._sampler.arriving(places, counts, self._shards_before(rows, runs[owner], devices[owner]))
         total = np.bincount(owner, weights=counts, minlength=len(runs)).astype(np.int64)
         return samples, total * self.task.shard_size
+
+    def _shards_before(self, rows: IntArray, runs: IntArray, devices: IntArray) -> IntArray:
+        """The shards that arrived before these rows of the schedule; only the samples of owners depend on them."""
+        if not isinstance(self._sampler, OwnerSampler) or not len(rows):
+            return np.zeros(len(rows), np.int64)
+        last = int(rows.max())
+        earlier = np.arange(last)[:, None] < rows
+        found: IntArray = (self.schedule.shards[:last, runs, devices] * earlier).sum(axis=0)
+        return found
 
     def _training_keys(self, runs: IntArray, rounds: IntArray, devices: IntArray) -> TrainingKeys:
         seeds = [self.runs[r].seed for r in runs.tolist()]
@@ -302,5 +311,6 @@ class Replay:
             mine = [r for r, run in enumerate(self.runs) if run.label == label]
             results = {k: array[: self.round, mine] for k, array in self.results._asdict().items()}
             models = tuple({k: array[r].copy() for k, array in state.items()} for r in mine if weights)
-            out.append(Curves(label, settings=settings, weights=models, **results))
+            metric = {"metric_name": self.task.metric.name, "better": self.task.metric.better}
+            out.append(Curves(label, settings=settings, weights=models, **results, **metric))
         return out

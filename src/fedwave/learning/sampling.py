@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.counter_rng import TrainingKeys, shuffled
+from fedwave.counter_rng import TrainingKeys, shuffled, within
 from fedwave.errors import FedwaveError
 from fedwave.network.partition import Labels, Partition, sample_draws
 from fedwave.types import Array, IntArray
@@ -32,12 +32,16 @@ class Sampler:
                 "up to the largest label; number the labels 0, 1, 2 and so on."
             )
 
-    def shards(self, seed: int, instance: int, round_: int, device: int, count: int) -> IntArray:
+    def shards(self, seed: int, instance: int, round_: int, device: int, count: int, before: int = 0) -> IntArray:
         """Indices of the samples that arrive at a device in a round, with replacement."""
-        return self.arriving(TrainingKeys.of(seed, instance, round_, device), np.array([count]))
+        keys = TrainingKeys.of(seed, instance, round_, device)
+        return self.arriving(keys, np.array([count]), np.array([before]))
 
-    def arriving(self, keys: TrainingKeys, counts: IntArray) -> IntArray:
-        """The samples of many devices, one device after the other; ``counts`` are their shards, ``[N]``."""
+    def arriving(self, keys: TrainingKeys, counts: IntArray, before: IntArray | None = None) -> IntArray:
+        """The samples of many devices, one device after the other; ``counts`` are their shards, ``[N]``.
+
+        ``before`` are the shards that arrived in earlier rounds; only the samples of owners depend on them.
+        """
         sizes = counts * self._labels.shard_size
         draws = sample_draws(keys, sizes)
         from_all = (draws[:, 1] * self._size).astype(np.int64)
@@ -47,6 +51,21 @@ class Sampler:
         which = (draws[:, 1] * self._members[classes]).astype(np.int64)
         of_class = self._by_class[self._first[classes] + which]
         return np.where(classes >= 0, of_class, from_all)
+
+
+class OwnerSampler(Sampler):
+    """Gives every device the samples of one user, in their order; after the last one the first comes again."""
+
+    def __init__(self, owner: IntArray, shard_size: int) -> None:
+        self._shard_size, self._in_order = shard_size, np.argsort(owner, kind="stable")
+        self._members = np.bincount(owner)
+        self._first = np.cumsum(self._members) - self._members  # position of each user in _in_order
+
+    def arriving(self, keys: TrainingKeys, counts: IntArray, before: IntArray | None = None) -> IntArray:
+        assert before is not None
+        sizes, users = counts * self._shard_size, np.repeat(keys.devices, counts * self._shard_size)
+        place = np.repeat(before * self._shard_size, sizes) + within(sizes)
+        return self._in_order[self._first[users] + place % self._members[users]]
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,13 @@ class Device:
     """
 
     rate: float
-    distance_m: float = np.nan
+    distance_m: float | None = None
     tx_power_dbm: float = 23.0
     interference_dbm: float = -np.inf
     miss_probability: float = 0.0
     buffer_limit: float = np.inf
     name: str = ""
-    snr_db: float = np.nan
+    snr_db: float | None = None
 
 
 DEVICE_COLUMNS = tuple(f.name for f in fields(Device) if f.name != "name")
@@ -54,7 +54,10 @@ _CLASS = "power_class"
 _SHOWN = 30  # devices that a notebook shows
 _MOST_DEVICES = 10_000_000  # of a table, counted with ``count``
 POWER_CLASSES = {1: 31.0, 2: 26.0, 3: 23.0, 5: 20.0, 6: 14.0}  # dBm: 3GPP TS 36.101, table 6.2.2-1 and 6.2.2E-1
-_DEFAULTS = {f.name: f.default for f in fields(Device) if f.default is not MISSING} | {"count": 1}
+_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Device) if f.default is not MISSING} | {"count": 1}
+_EITHER = ("distance_m", "snr_db")  # one of them is given
+_DEFAULTS |= dict.fromkeys(_EITHER, np.nan)
+_WORDS = {word for name in (*DEVICE_COLUMNS, "power_class") for word in name.split("_") if len(word) > 2}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -236,7 +239,8 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
     known = (*DEVICE_COLUMNS, "name", "count", _CLASS)
     own = sorted({name for row in rows for name in row if name not in known}, key=str)
     for name in own:
-        if get_close_matches(str(name)[:60].lower().replace(" ", "_"), known, cutoff=0.75):
+        short = str(name)[:60].lower().replace(" ", "_")
+        if short in _WORDS or get_close_matches(short, known, cutoff=0.75):
             raise FedwaveError(
                 f"{what} has an unknown column {short_repr(name)}; {did_you_mean(str(name)[:60], known)}"
             )
@@ -246,7 +250,11 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
         for name, column in columns.items():
             if name not in given and name not in _DEFAULTS:
                 raise FedwaveError(f"{what}, device line {i}: {name} is missing.")
-            column.append(as_number(given.get(name, _DEFAULTS.get(name)), f"{what}, device line {i}: {name}"))
+            value = given.get(name, _DEFAULTS.get(name))
+            value = np.nan if value is None and name in _EITHER else value
+            column.append(as_number(value, f"{what}, device line {i}: {name}"))
+        if np.isnan(columns["distance_m"][-1]) == np.isnan(columns["snr_db"][-1]):
+            raise FedwaveError(f"{what}, device line {i}: give either distance_m or snr_db.")
     counts = columns.pop("count")
     for i, count in enumerate(counts, 1):
         if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):

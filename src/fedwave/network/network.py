@@ -209,7 +209,8 @@ class Network:
             at = int(np.argmin(fine))
             raise FedwaveError(
                 f"the mean SNR of device {at + 1} is {decibels[at]:g} dB, must lie between -300 and 300 dB: "
-                "check its distance and powers, the noise and the path loss, and their units."
+                "check distance_m, tx_power_dbm, interference_dbm, noise_dbm, pathloss_intercept_db, pathloss_slope_db "
+                "and their units."
             )
 
     @property

@@ -110,6 +110,24 @@ class ByClass(Partition):
         return shares
 
 
+@dataclass(frozen=True)
+class ByOwner(Partition):
+    """Each device holds the samples of one user of the dataset (``Dataset(..., owner=...)``), in their order.
+
+    A device takes its next samples with every shard that finds room, and begins again after the last one. Owners have
+    no class shares, so schedulers see no labels.
+
+    >>> import fedwave as fw
+    >>> print(fw.partition.ByOwner().class_shares(0, 0, device=3, classes=10))
+    None
+    """
+
+    name = "owner"
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
+        return None
+
+
 @dataclass(frozen=True, eq=False)
 class Labels:
     """The classes of the samples that arrive at the devices. Training draws samples of these classes.
@@ -137,6 +155,10 @@ class Labels:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition", registry.build("partition", self.partition))
+        if isinstance(self.partition, ByOwner):
+            raise FedwaveError(
+                "labels cannot be drawn by partition 'owner', which has no class shares: choose another."
+            )
         for name in ("classes", "shard_size"):
             value = as_int(f"Labels {name}", getattr(self, name), 1)
             object.__setattr__(self, name, value)

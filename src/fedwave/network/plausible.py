@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 _NEVER = 1e-28  # mean SNR of a device without a channel
-_LEAST_SERVED = 0.1  # share of the arrivals that a scheduler should be able to serve
+_LEAST_SERVED = 0.02  # share of the arrivals that a scheduler should be able to serve
 
 
 class ImplausibleWarning(UserWarning):

@@ -77,6 +77,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "iid": "fedwave.network.partition:Iid",
         "dirichlet": "fedwave.network.partition:Dirichlet",
         "by-class": "fedwave.network.partition:ByClass",
+        "owner": "fedwave.network.partition:ByOwner",
     },
     "aggregation": {
         "lee": "fedwave.aggregation:Lee",
@@ -95,6 +96,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "vgg19": "fedwave.learning.models:Vgg19",
         "vgg19-plain": "fedwave.learning.models:vgg19_plain",
         "logistic": "fedwave.learning.models:Logistic",
+    },
+    "criterion": {
+        "cross-entropy": "fedwave.learning.criteria:cross_entropy",
+        "accuracy": "fedwave.learning.criteria:accuracy",
+        "mse": "fedwave.learning.criteria:mse",
+        "mae": "fedwave.learning.criteria:mae",
+    },
+    "optimizer": {
+        "sgd": "fedwave.learning.optimizers:Sgd",
+        "momentum": "fedwave.learning.optimizers:Momentum",
+        "adam": "fedwave.learning.optimizers:Adam",
     },
     "metric": {
         "score": "fedwave.metrics:Score",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,9 @@ from fedwave.experiments.config.read import experiment_from, load_experiment, to
 from fedwave.experiments.config.schema import field_names
 from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.files.yaml_text import read_yaml
+
+# Whatever is written may also look implausible.
+pytestmark = pytest.mark.filterwarnings("ignore::fedwave.network.plausible.ImplausibleWarning")
 
 PROFILE = settings(
     max_examples=500, derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]

@@ -29,16 +29,16 @@ def test_published_files_become_normalised_arrays(contents: Contents, tmp_path: 
     mnist = load_dataset("mnist", tmp_path, fetch=False)
     pixels = gzip.decompress(contents["mnist"]["train-images-idx3-ubyte.gz"])[16:]
     expected = (np.frombuffer(pixels, np.uint8).reshape(2, 1, 28, 28) / 255 - 0.1307) / 0.3081
-    np.testing.assert_allclose(mnist.train_images, expected, atol=1e-6)
-    assert mnist.train_labels.tolist() == mnist.test_labels.tolist() == [3, 9]
+    np.testing.assert_allclose(mnist.train_inputs, expected, atol=1e-6)
+    assert mnist.train_targets.tolist() == mnist.test_targets.tolist() == [3, 9]
 
     cifar10 = load_dataset("cifar10", tmp_path, fetch=False)
-    assert cifar10.train_images.shape == (10, 3, 32, 32)
-    assert cifar10.test_images.shape == (2, 3, 32, 32)
-    assert cifar10.train_labels.tolist() == [3, 9] * 5
+    assert cifar10.train_inputs.shape == (10, 3, 32, 32)
+    assert cifar10.test_inputs.shape == (2, 3, 32, 32)
+    assert cifar10.train_targets.tolist() == [3, 9] * 5
     sample = np.frombuffer(contents["cifar10"]["data_batch_2.bin"], np.uint8)[:3073]
     blue = sample[1 + 2048 :].reshape(32, 32)
-    np.testing.assert_allclose(cifar10.train_images[2, 2], (blue / 255 - 0.4465) / 0.2616, atol=1e-6)
+    np.testing.assert_allclose(cifar10.train_inputs[2, 2], (blue / 255 - 0.4465) / 0.2616, atol=1e-6)
 
 
 def test_a_folder_that_cannot_be_written_to_is_read(contents: Contents, tmp_path: Path) -> None:

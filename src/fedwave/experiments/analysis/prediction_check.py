@@ -107,6 +107,8 @@ def check_prediction(folder: Path) -> PredictionCheck:
     how = results.experiment
     if how.task is None:
         raise FedwaveError(f"{folder} holds no training that a prediction could be compared with.")
+    if how.task.metric_name != "accuracy":
+        raise FedwaveError(f"{folder} was tested by {how.task.metric_name}, but only an accuracy can be predicted.")
     if len(how.schedulers) < _FEWEST:
         raise FedwaveError(
             f"{folder} has {len(how.schedulers)} schedulers: an order of fewer than {_FEWEST} says nothing."

@@ -32,6 +32,7 @@ class Randomness:
     world: tuple[str, ...] = WORLD[:3]  # the drawn part of the network
     drawing: tuple[str, ...] = ()  # schedulers that draw numbers of their own
     trained: bool = False  # weights, samples and their order are drawn
+    metric: str = "accuracy"  # of the task
 
     @classmethod
     def of(cls, data: xr.Dataset) -> Randomness:
@@ -41,11 +42,17 @@ class Randomness:
         drawing = tuple(json.loads(data.attrs.get("own_draws", "[]")))
         trained = "loss" in data
         # Who missed a broadcast matters to training alone.
-        return cls(tuple(w for w in world if trained or w != "broadcasts"), drawing, trained)
+        return cls(
+            tuple(w for w in world if trained or w != "broadcasts"),
+            drawing,
+            trained,
+            data.attrs.get("task_metric", cls.metric),
+        )
 
     def covers(self, scheduler: str, metric: str) -> bool:
         """Do the instances differ, so that an interval says something?"""
-        return bool(self.world) or scheduler in self.drawing or metric in LEARNT
+        learnt = (*LEARNT, self.metric, f"{self.metric}_on_all")
+        return bool(self.world) or scheduler in self.drawing or metric in learnt
 
     def estimate(self, values: Array, metric: str, *schedulers: str, level: float = 0.95) -> Estimate:
         """Mean and interval; no interval where none of the schedulers' instances differ."""

@@ -12,7 +12,7 @@ from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError, did_you_mean, extra_for, short_repr
 from fedwave.experiments.config.experiment import DATASETS, Experiment, NetworkConfig, TaskConfig, TrainingConfig
 from fedwave.experiments.config.parts import PARTS, check_part, refusals_at
-from fedwave.metrics import Mass, Metric, MetricSet, metric_names
+from fedwave.metrics import Mass, Metric, MetricSet, training_metrics
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels
@@ -91,7 +91,7 @@ def task_of(config: TaskConfig) -> Task:
     with extra_for("a task"):
         from fedwave.learning.task import task
 
-    given = {name: getattr(config, name) for name in ("model", *NUMBERS)}
+    given = {name: getattr(config, name) for name in ("model", "loss", "metric", "optimizer", *NUMBERS)}
     given = {name: value for name, value in given.items() if value is not None}
     return task(dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given)
 
@@ -168,7 +168,7 @@ def _check_metrics(experiment: Experiment) -> None:
     for i, part in enumerate(experiment.metrics):
         check_part("metric", part, f"metrics[{i}]")
     watched = [m.name for m in MetricSet(metrics_of(experiment)).metrics if not m.per_device]
-    learnt = [name for name in metric_names(training=True) if name not in metric_names()]
+    learnt = [*training_metrics(experiment.task.metric_name if experiment.task else "accuracy")]
     if experiment.metric not in (known := (*watched, *learnt)):
         raise FedwaveError(f"metric is {short_repr(experiment.metric)}; {did_you_mean(experiment.metric, known)}")
     for name in watched:
@@ -183,7 +183,7 @@ def _check_metrics(experiment: Experiment) -> None:
 
 
 def _check_task(config: TaskConfig) -> None:
-    for name in ("dataset", "model", "partition", "aggregation"):
+    for name in ("dataset", "model", "partition", "aggregation", "loss", "metric", "optimizer"):
         part = getattr(config, name)
         if part is not None:
             check_part(PARTS[f"task.{name}"], part, f"task.{name}")

@@ -93,7 +93,7 @@ class TaskConfig(Checked):
     model: Part | None = None
     """Model: cnn or logistic for mnist and synthetic, vgg19 or vgg19-plain for cifar10, or one of your own."""
     partition: Part = _IID
-    """How classes are spread over devices: iid, dirichlet:alpha=0.2 (small: few classes each), by-class:held=2."""
+    """What devices hold: iid, dirichlet:alpha=0.2 (small: few classes each), by-class:held=2, owner: a user each."""
     shard_size: Count | None = None
     """Samples in a shard."""
     batch: Annotated[int, Ge(2)] | None = None
@@ -108,8 +108,21 @@ class TaskConfig(Checked):
     """Weight of the proximal term, which keeps a local model near the central one."""
     l2: Amount | None = None
     """Weight of the squared norm of the model in the loss."""
+    loss: Part | None = None
+    """What devices train on: cross-entropy (default), mse, mae, or one of your own."""
+    metric: Part | None = None
+    """What models are tested by: accuracy, mse, mae, or one of your own; by default accuracy, or another loss."""
+    optimizer: Part | None = None
+    """How a step uses its gradient: sgd (default), momentum:momentum=0.9 or adam."""
     instead_of: str | None = None
     """Dataset that was asked for and is unavailable; written by fedwave, so that results say so."""
+
+    @property
+    def metric_name(self) -> str:
+        """What the metric is called in results."""
+        usual = self.loss if self.loss is not None and self.loss.name != "cross-entropy" else None
+        chosen = self.metric or usual
+        return chosen.name.replace("-", "_") if chosen else "accuracy"
 
     def check(self) -> None:
         dataset, model = self.dataset.name, self.model.name if self.model else None
@@ -189,7 +202,7 @@ class Experiment(Checked):
     metrics: tuple[Part, ...] = ()
     """Round metrics that are watched beside the built-in ones, or in place of those of the same name."""
     metric: str = ""
-    """Primary metric; if empty: accuracy with a task, else backlog."""
+    """Primary metric; if empty: that of the task (accuracy), else backlog."""
     sweep: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """What is varied: a field with its dots, such as network.slots, and the values it takes."""
 
@@ -216,7 +229,11 @@ class Experiment(Checked):
         if self.burn_in >= self.rounds:
             raise FedwaveError(f"burn_in is {self.burn_in}, must be less than rounds, which is {self.rounds}.")
         if not self.metric:
-            object.__setattr__(self, "metric", "backlog" if self.task is None else "accuracy")
+            object.__setattr__(self, "metric", "backlog" if self.task is None else self.task.metric_name)
+        if self.targets and self.task is not None and self.task.metric_name != "accuracy":
+            raise FedwaveError(
+                f"targets are accuracies, but the metric of the task is {self.task.metric_name}: leave targets out."
+            )
         if not self.schedulers:
             raise FedwaveError("schedulers is empty: name at least one, as `fedwave list schedulers` shows them.")
         _check_once("schedulers", self.labels)

@@ -22,10 +22,13 @@ PARTS = {
     "task.model": "model",
     "task.partition": "partition",
     "task.aggregation": "aggregation",
+    "task.loss": "criterion",
+    "task.metric": "criterion",
+    "task.optimizer": "optimizer",
 }
 PART_LISTS = ("schedulers", "metrics")
 _LABEL = "as"  # a keyword of Python, so no parameter can have this name
-_NEED_TORCH = ("dataset", "model")  # looked at when a task is built, not when a file is read
+_NEED_TORCH = ("dataset", "model", "criterion")  # looked at when a task is built, not when a file is read
 
 
 class Part(Mapping[str, Any]):
@@ -61,6 +64,8 @@ class Part(Mapping[str, Any]):
         for key, value in content.items():
             if isinstance(value, float) and value != value:  # NaN equals nothing, so no run could go on with it
                 raise FedwaveError(f"{where}.{key} is {value}, must be a number.")
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:  # no file could hold it
+                raise FedwaveError(f"{where}.{key} is a number of too many digits: give a smaller one.")
         label = content.get(_LABEL, "-")
         if not (isinstance(label, str) and label.strip() and visible(label) == label):
             raise FedwaveError(f"{where}.{_LABEL} is {short_repr(label)}, must be a text of one line.")

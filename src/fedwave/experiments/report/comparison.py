@@ -24,7 +24,7 @@ from fedwave.experiments.analysis.statistics import (
 )
 from fedwave.experiments.analysis.tables import markdown, with_interval
 from fedwave.experiments.report.figures.comparison import comparison_figure
-from fedwave.experiments.store.dataset import curves_of, joined, long_name, metrics_of, scheduler_labels
+from fedwave.experiments.store.dataset import curves_of, joined, long_name, metrics_of, scheduler_labels, task_metric
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import FloatArray
@@ -55,7 +55,7 @@ NEVER = -1  # rounds until a backlog settles that does not
 _LARGEST_BOUND = 2000  # devices; for more, the bound takes longer than the table
 _SHARES = {*LEARNT, "delivered_share", "lost_share", "worst_device", "jain"}  # shares of a whole: no percent of them
 # A table for a terminal has no room for these; one in a file has them all.
-_LEFT_OUT = {"arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "accuracy_on_all", "worst_class"}
+_LEFT_OUT = {"arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "worst_class"}
 Table = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -115,8 +115,9 @@ class Comparison:
             raise FedwaveError(f"differences are wanted from {base!r}, which is not among the schedulers run.")
         if first and first not in names:
             raise FedwaveError(f"there is no metric {first!r} in these results; {did_you_mean(first, names)}")
-        if "accuracy_on_all" in names and not np.isfinite(data["accuracy_on_all"].values).any():
-            names.remove("accuracy_on_all")  # it was never measured
+        on_all = f"{task_metric(data)}_on_all"
+        if on_all in names and not np.isfinite(data[on_all].values).any():
+            names.remove(on_all)  # it was never measured
         values, called = dict[str, FloatArray](), dict[str, str]()
         for name in names:
             values[name], called[name] = per_instance(data, name, burn_in), long_name(data, name)
@@ -136,13 +137,14 @@ class Comparison:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of the metrics: what was asked for first, with its quantile, then what was learnt."""
-        order = dict.fromkeys([self.first, f"{self.first}_p99", "accuracy", "loss", *self.values])
+        order = dict.fromkeys([self.first, f"{self.first}_p99", self.randomness.metric, "loss", *self.values])
         return tuple(name for name in order if name in self.values)
 
     @property
     def brief(self) -> tuple[str, ...]:
         """The metrics of a narrow table."""
-        return tuple(name for name in self.metrics if name == self.first or name not in _LEFT_OUT)
+        left_out = {*_LEFT_OUT, f"{self.randomness.metric}_on_all"}
+        return tuple(name for name in self.metrics if name == self.first or name not in left_out)
 
     @property
     def ranking(self) -> tuple[str, ...]:

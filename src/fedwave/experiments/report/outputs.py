@@ -23,7 +23,7 @@ from fedwave.experiments.report.figures.score import BANDS, Scores, score_figure
 from fedwave.experiments.report.figures.sweep import sweep_figure
 from fedwave.experiments.report.summary import comparison_of, full_table, interval_note, note_of, summary, title_of
 from fedwave.experiments.store.checksums import SUMS, write_sums
-from fedwave.experiments.store.dataset import Point, Results, curves_of, metrics_of, scheduler_labels
+from fedwave.experiments.store.dataset import Point, Results, curves_of, metrics_of, scheduler_labels, task_metric
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
 
@@ -90,7 +90,7 @@ def _write_figures(figures: dict[str, common.Figure], folder: Path) -> list[Path
 def _write_own_metrics(point: Point, folder: Path) -> list[Path]:
     """A figure of the metrics that the experiment watches beside the built-in ones, and of the one asked for."""
     how = point.experiment
-    drawn = ("score", "backlog") if how.task is None else ("accuracy", "loss")
+    drawn = ("score", "backlog") if how.task is None else (task_metric(point.data), "loss")
     asked = [how.metric, *(part.name for part in how.metrics)]
     own = [name for name in dict.fromkeys(asked) if name in metrics_of(point.data) and name not in drawn]
     return common.save_figure(rounds_figure(point, own), folder / "metrics") if own else []
@@ -135,10 +135,11 @@ def _write_sweep(results: Results, folder: Path) -> list[Path]:
 
 
 def _write_curves(points: Sequence[Point], path: Path) -> Path:
-    """Loss and accuracy of every scheduler, instance and round."""
-    names, rows = ["loss", "accuracy"], []
-    if any(np.isfinite(point.data["accuracy_on_all"].values).any() for point in points):
-        names.append("accuracy_on_all")
+    """Loss and metric of every scheduler, instance and round."""
+    metric = task_metric(points[0].data)
+    names, rows = ["loss", metric], []
+    if any(np.isfinite(point.data[f"{metric}_on_all"].values).any() for point in points):
+        names.append(f"{metric}_on_all")
     for point in points:
         arrays = [point.data[n].transpose("scheduler", "instance", "round").values for n in names]
         keys, instances = scheduler_labels(point.data), point.data["instance"].values

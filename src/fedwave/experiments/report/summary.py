@@ -62,13 +62,16 @@ def _plain(where: dict[str, Any]) -> dict[str, Any]:
 def learnt_json(point: Point) -> dict[str, Any]:
     """What the summary of a learning experiment adds."""
     data = point.data
-    by_class = data["class_accuracy"].isel(round=-1).mean("instance").round(6).values.tolist()
+    more: dict[str, Any] = {}
+    if "class_accuracy" in data:
+        by_class = data["class_accuracy"].isel(round=-1).mean("instance").round(6).values.tolist()
+        more["class_accuracy"] = dict(zip(scheduler_labels(data), by_class, strict=True))
     uploads: list[Any] = data["device_uploads"].mean("instance").values.tolist()
     if data["device"].dtype.kind in "UO":  # the devices have names
         uploads = [dict(zip(data["device"].values.tolist(), means, strict=True)) for means in uploads]
     return {
         "synthetic": is_synthetic(point.experiment),
-        "class_accuracy": dict(zip(scheduler_labels(data), by_class, strict=True)),
+        **more,
         "uploads_per_device": dict(zip(scheduler_labels(data), uploads, strict=True)),
     }
 

@@ -1,7 +1,7 @@
 """The one container of results, from the worker to the figure: an xarray Dataset.
 
     score, backlog, ...       [scheduler, instance, round]         every series of the traces
-    loss, accuracy, ...       [scheduler, instance, round]         if a task was trained
+    loss, accuracy, ...       [scheduler, instance, round]         if a task was trained; or the task's own metric
     class_accuracy            [scheduler, instance, round, class]
     device_uploads, ...       [scheduler, instance, device]        totals over the rounds
     device_share              [scheduler, instance, device]        of its own shards, how many it delivered
@@ -25,7 +25,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.metrics import describe
+from fedwave.metrics import describe, training_metrics
 from fedwave.trace import Trace
 from fedwave.types import Array
 
@@ -93,7 +93,10 @@ def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None)
     drawing = [label for label in random if random[label]]
     about: dict[str, Any] = {"slots": str(slots), "gamma": float(first.network.gamma)}
     about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.chance)}
-    used = next(iter(curves.values())).settings if curves else {}
+    learnt = next(iter(curves.values())) if curves else None
+    used = learnt.settings if learnt else {}
+    if learnt and learnt.metric_name != "accuracy":
+        about["task_metric"] = learnt.metric_name
     return about | {k: int(used[k]) for k in ("test_images", "loss_images") if k in used}
 
 
@@ -106,21 +109,23 @@ def with_counts(data: xr.Dataset) -> xr.Dataset:
 
 def _variables(trace: Trace, curves: Curves | None) -> _Variables:
     """The dimensions after scheduler and instance, the values and the attributes of every variable."""
-    found: _Variables = {name: (("round",), rows.T, _about(name, trace)) for name, rows in trace.series.items()}
-    found |= {name: (("device",), values, _about(name, trace)) for name, values in trace.totals.items()}
+    found: _Variables = {name: (("round",), rows.T, _about(name, trace.metrics)) for name, rows in trace.series.items()}
+    found |= {name: (("device",), values, _about(name, trace.metrics)) for name, values in trace.totals.items()}
     end = trace.final
     arrived = end.learned + end.waiting + end.lost
     # A device without any shard has nothing to deliver.
     share = np.divide(end.learned, arrived, out=np.ones(arrived.shape), where=arrived > 0)
     found["device_share"] = (("device",), share, _BY_DEVICE)
     if curves is not None:
-        found |= {name: (("round",), values.T, _about(name, trace)) for name, values in curves.series.items()}
-        found["class_accuracy"] = (("round", "class"), curves.class_accuracy.swapaxes(0, 1), _BY_CLASS)
+        learnt = training_metrics(curves.metric_name, curves.better)
+        found |= {name: (("round",), values.T, _about(name, learnt)) for name, values in curves.series.items()}
+        if curves.metric_name == "accuracy":
+            found["class_accuracy"] = (("round", "class"), curves.class_accuracy.swapaxes(0, 1), _BY_CLASS)
     return found
 
 
-def _about(name: str, trace: Trace) -> dict[str, str]:
-    one = trace.metrics.get(name) or describe(name)
+def _about(name: str, known: Mapping[str, Any]) -> dict[str, str]:
+    one = known.get(name) or describe(name)
     about = {"long_name": one.label, "over_rounds": one.over_rounds, "better": one.better}
     return {key: value for key, value in about.items() if value}
 
@@ -205,6 +210,11 @@ def metrics_of(data: xr.Dataset) -> list[str]:
     return [str(name) for name, variable in data.data_vars.items() if variable.dims[-1] == "round"]
 
 
+def task_metric(data: xr.Dataset) -> str:
+    """The name of what trained models were tested by."""
+    return str(data.attrs.get("task_metric", "accuracy"))
+
+
 def long_name(data: xr.Dataset, metric: str) -> str:
     """What people call a metric."""
     return str(data[metric].attrs.get("long_name", metric))
@@ -220,6 +230,8 @@ def curves_of(data: xr.Dataset, scheduler: str) -> Curves:
     """What one scheduler's training showed, with the methods of Curves."""
     from fedwave.learning.curves import Curves
 
-    names = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
-    loss, accuracy, by_class, on_all = (series(data, scheduler, name) for name in names)
-    return Curves(scheduler, loss, accuracy, by_class, {}, on_all)
+    metric = task_metric(data)
+    loss, found, on_all = (series(data, scheduler, name) for name in ("loss", metric, f"{metric}_on_all"))
+    by_class = series(data, scheduler, "class_accuracy") if metric == "accuracy" else np.empty((*loss.shape, 0))
+    better = str(data[metric].attrs.get("better", ""))
+    return Curves(scheduler, loss, found, by_class, {}, on_all, metric_name=metric, better=better)

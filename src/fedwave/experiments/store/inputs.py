@@ -215,9 +215,10 @@ def check_dataset(name: str, dataset: Any, pinned: str) -> None:
 
 
 def arrays_sha256(dataset: Any) -> str:
-    """The checksum of the four arrays of a Dataset."""
+    """The checksum of the arrays of a Dataset."""
     total = hashlib.sha256()
-    for name in ("train_images", "train_labels", "test_images", "test_labels"):
+    owner = () if dataset.owner is None else ("owner",)
+    for name in ("train_inputs", "train_targets", "test_inputs", "test_targets", *owner):
         array = getattr(dataset, name)
         total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         total.update(memoryview(array).cast("B"))

@@ -1,6 +1,7 @@
 """Chooses the backends for a task: the fastest that support its model on this device and in this precision.
 
-``of`` of a backend gives None for a model that it does not support; TorchBackend supports every model.
+``of`` of a backend gives None for a model that it does not support; TorchBackend supports every model, and every loss
+and optimizer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from fedwave.learning.backends.base import Backend, Precision
 from fedwave.learning.backends.cpu.chain import NumbaBackend
 from fedwave.learning.backends.gpu.backends import FusedBackend, WideBackend
 from fedwave.learning.backends.torch import TorchBackend
+from fedwave.learning.optimizers import Sgd
 from fedwave.learning.task import Task
 
 
@@ -19,6 +21,9 @@ def choose(task: Task, precision: Precision, room: int = 0) -> tuple[Backend, Ba
 
     ``room`` is the largest number of lanes that are trained at once, if it is known.
     """
+    if not (task.is_usual and isinstance(task.optimizer, Sgd)):
+        general = TorchBackend(task, precision)
+        return general, general
     if precision.device.type == "cpu":
         on_cpu = NumbaBackend.of(task, precision) or TorchBackend(task, precision)
         return on_cpu, on_cpu

@@ -1,7 +1,7 @@
 """The gradients of many models at once, by the fastest of three methods that computes them correctly.
 
 - "chain": a plain chain of known layers, all models by one call per layer (batched_layers.py).
-- "vectorised": torch.func runs forward once for all models. It is tried on a few images first, and taken if it gives
+- "vectorised": torch.func runs forward once for all models. It is tried on a few inputs first, and taken if it gives
   what each model gives alone.
 - "one by one": each model alone, as in the reference trainer. Always correct, also for layers that draw from torch's
   generator.
@@ -21,7 +21,7 @@ from fedwave.errors import FedwaveError, error_text
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.batched_layers import batched_forward
 from fedwave.learning.dropout import KeyedDropout, key_dropout, seeded
-from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
+from fedwave.learning.model_rows import Tensors, as_tensor, carried_state, trained_parameters
 from fedwave.learning.task import Task
 
 GradientMethod = Literal["chain", "vectorised", "one by one"]
@@ -38,13 +38,13 @@ class Gradients:
         self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
         self._masks = key_dropout(self._model)
         self._forward = batched_forward(self._model, channels_last)
-        self._draws = task.draws
+        self._draws, self._criterion = task.draws, task.loss
         dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
         self.needs_keys = self._draws or dropout
         if (device.type, dtype, self._half) != ("cpu", torch.float32, False):
-            self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
+            self._check_runs(as_tensor(task.dataset.train_inputs[:2], dtype, device))
         if method is None:
-            method = "chain" if self._forward else _choose_method(task, precision)
+            method = "chain" if self._forward and task.is_usual else _choose_method(task, precision)
         self.method: GradientMethod = method
         if method == "vectorised" and self._half:
             # Vectorised by torch, batch norm cannot mix half-precision inputs with float32 statistics.
@@ -53,53 +53,54 @@ class Gradients:
                     module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
         self._vectorised = vmap(grad(self._loss), randomness="error")
 
-    def __call__(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
+    def __call__(self, w: Tensors, rest: Tensors, inputs: Tensor, targets: Tensor, keys: Tensor) -> Tensors:
         """Gradients of every model's mean loss, ``[lane, ...]``; running statistics in ``rest`` change in place.
 
         ``keys`` are those of the step, one for each model.
         """
         if self.method == "chain":
-            return self._by_chain(w, rest, images, labels, keys)
+            return self._by_chain(w, rest, inputs, targets, keys)
         if self.method == "vectorised":
-            found: Tensors = self._vectorised(w, rest, images, labels, keys)
+            found: Tensors = self._vectorised(w, rest, inputs, targets, keys)
             return found
-        return self._one_by_one(w, rest, images, labels, keys)
+        return self._one_by_one(w, rest, inputs, targets, keys)
 
-    def _by_chain(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
+    def _by_chain(self, w: Tensors, rest: Tensors, inputs: Tensor, targets: Tensor, keys: Tensor) -> Tensors:
         assert self._forward is not None
         w = {k: p.detach().requires_grad_() for k, p in w.items()}
         with self._precision.autocast(), self._masks.keyed_by(keys):
-            logits = self._forward(w, rest, images)
+            logits = self._forward(w, rest, inputs)
         logits = logits.flatten(0, 1)
         logits = logits.float() if self._half else logits
         # The mean over a lane's samples, summed over the lanes: each gets the gradient of its own loss.
-        loss = F.cross_entropy(logits, labels.flatten(), reduction="sum") / labels.shape[1]
+        loss = F.cross_entropy(logits, targets.flatten(), reduction="sum") / targets.shape[1]
         return _gradient(loss, w)
 
-    def _one_by_one(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
+    def _one_by_one(self, w: Tensors, rest: Tensors, inputs: Tensor, targets: Tensor, keys: Tensor) -> Tensors:
         found = []
-        for lane, key in enumerate(keys.tolist() if self._draws else [0] * len(images)):
+        for lane, key in enumerate(keys.tolist() if self._draws else [0] * len(inputs)):
             mine = {k: p[lane].detach().requires_grad_() for k, p in w.items()}
             carried = {k: p[lane] for k, p in rest.items()}  # views: what is written into them is kept
             with seeded(key, self._precision.device):
-                loss = self._loss(mine, carried, images[lane], labels[lane], keys[lane])
+                loss = self._loss(mine, carried, inputs[lane], targets[lane], keys[lane])
                 found.append(_gradient(loss, mine))
         return {k: torch.stack([one[k] for one in found]) for k in w}
 
-    def _loss(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, key: Tensor) -> Tensor:
+    def _loss(self, w: Tensors, rest: Tensors, inputs: Tensor, targets: Tensor, key: Tensor) -> Tensor:
         with self._precision.autocast(), self._masks.keyed_by(key):
-            logits = functional_call(self._model, (w, rest), (images,))
-        return F.cross_entropy(logits.float() if self._half else logits, labels)
+            logits = functional_call(self._model, (w, rest), (inputs,))
+        loss: Tensor = self._criterion(logits.float() if self._half else logits, targets)
+        return loss
 
-    def _check_runs(self, images: Tensor) -> None:
+    def _check_runs(self, inputs: Tensor) -> None:
         """Raises unless the model runs on this device in this precision; the task has tried float32 on the CPU."""
         device, half = self._precision.device, self._precision.half
-        where = f"{device.type} in {str(half or images.dtype).removeprefix('torch.')}"
+        where = f"{device.type} in {str(half or inputs.dtype).removeprefix('torch.')}"
         try:
             with torch.no_grad(), self._precision.autocast(), seeded(0, device):
-                # A copy of the state, since batch norm would take these images into its running statistics.
+                # A copy of the state, since batch norm would take these inputs into its running statistics.
                 copies = trained_parameters(self._model), carried_state(self._model)
-                functional_call(self._model, copies, (images.clone(),))
+                functional_call(self._model, copies, (inputs.clone(),))
         except Exception as error:  # forward is the user's
             raise FedwaveError(
                 f"the model cannot run on {where}: {error_text(error)}; choose another device or precision."
@@ -141,12 +142,12 @@ def _trial(task: Task, precision: Precision, method: GradientMethod) -> Tensors:
         {k: torch.stack([one[k] for one in states]) for k in states[0]}
         for states in ([trained_parameters(m) for m in models], [carried_state(m) for m in models])
     )
-    size = min(task.batch, len(task.dataset.train_labels))
-    images = torch.as_tensor(task.dataset.train_images[:size]).to(device, dtype)
-    labels = torch.as_tensor(task.dataset.train_labels[:size]).to(device)
+    size = min(task.batch, len(task.dataset.train_targets))
+    inputs = as_tensor(task.dataset.train_inputs[:size], dtype, device)
+    targets = as_tensor(task.dataset.train_targets[:size], dtype, device)
     gradients = Gradients(task, precision, method=method)
     found = gradients(
-        w, rest, torch.stack([images] * 2), torch.stack([labels] * 2), torch.tensor([1, 2], device=device)
+        w, rest, torch.stack([inputs] * 2), torch.stack([targets] * 2), torch.tensor([1, 2], device=device)
     )
     states = {"w": w, "rest": rest, "gradient": found}
     return {f"{kind}/{k}": p for kind, state in states.items() for k, p in state.items()}

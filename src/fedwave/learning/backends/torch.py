@@ -14,7 +14,8 @@ from torch.func import functional_call
 from fedwave.learning.backends.base import Backend, Precision
 from fedwave.learning.backends.gradients import GradientMethod, Gradients
 from fedwave.learning.dropout import step_keys
-from fedwave.learning.model_rows import Layout, ModelRows, Tensors, to_device
+from fedwave.learning.model_rows import Layout, ModelRows, Tensors, as_tensor, to_device
+from fedwave.learning.optimizers import Sgd
 from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
@@ -22,10 +23,10 @@ from fedwave.types import IntArray
 _IMAGES_AT_ONCE = 1000  # 10,000 would need gigabytes for the first layer of a large model
 
 
-def model_outputs(model: nn.Module, state: Tensors, images: Tensor) -> Tensor:
+def model_outputs(model: nn.Module, state: Tensors, inputs: Tensor) -> Tensor:
     """The outputs of one model with these parameters and buffers, in the mode that it is in."""
-    # A copy: a model may write into its images.
-    pieces = [functional_call(model, state, (x.clone(),)) for x in torch.split(images, _IMAGES_AT_ONCE)]
+    # A copy: a model may write into its inputs.
+    pieces = [functional_call(model, state, (x.clone(),)) for x in torch.split(inputs, _IMAGES_AT_ONCE)]
     return torch.cat(pieces)
 
 
@@ -38,8 +39,8 @@ class TorchBackend(Backend):
         on_gpu = device.type == "cuda"
         self._model = task.new_model(0, 0).to(device, dtype).eval()
         self._layout = Layout(self._model)
-        self._images = torch.as_tensor(task.dataset.train_images).to(device, dtype)
-        self._labels = torch.as_tensor(task.dataset.train_labels).to(device)
+        self._inputs = as_tensor(task.dataset.train_inputs, dtype, device)
+        self._targets = as_tensor(task.dataset.train_targets, dtype, device)
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         wanted = on_gpu and precision.half is not None
         self._gradients = Gradients(task, precision, method=method, channels_last=wanted)
@@ -50,7 +51,7 @@ class TorchBackend(Backend):
     def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
         count, device = len(rows), self._precision.device
         models = rows.padded(-(-count // self._multiple) * self._multiple)
-        first = models.w.clone()
+        first, memory = models.w.clone(), self._task.optimizer.start(models.w)
         steps = to_device(device, batches.samples.swapaxes(0, 1))
         of_lanes = to_device(device, np.resize(keys, len(models)))
         for step in range(int(batches.steps[0]) if count else 0):
@@ -58,29 +59,43 @@ class TorchBackend(Backend):
             now = step_keys(of_lanes, step) if self.needs_keys else of_lanes
             for size in np.unique(sizes[sizes > 0]).tolist():  # a last short batch makes a second
                 lanes = np.flatnonzero(sizes == size)
-                self._step(models, first, lanes, steps[step, :, :size], now)
+                self._step(models, first, memory, step + 1, lanes, steps[step, :, :size], now)
         return models.rows(slice(count))
 
     @torch.no_grad()
-    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
+    def logits(self, rows: ModelRows, inputs: Tensor) -> Tensor:
         views = self._layout.views(rows.w) | rows.rest
         with self._precision.autocast():
-            found = [model_outputs(self._model, {k: p[i] for k, p in views.items()}, images) for i in range(len(rows))]
+            found = [model_outputs(self._model, {k: p[i] for k, p in views.items()}, inputs) for i in range(len(rows))]
         return torch.stack(found)
 
-    def _step(self, models: ModelRows, start: Tensor, lanes: IntArray, samples: Tensor, keys: Tensor) -> None:
-        """One SGD step of some lanes, in place."""
+    def _step(
+        self,
+        models: ModelRows,
+        start: Tensor,
+        memory: Tensors,
+        number: int,
+        lanes: IntArray,
+        samples: Tensor,
+        keys: Tensor,
+    ) -> None:
+        """One step of some lanes, in place."""
         if len(lanes) == lanes[-1] + 1:
-            self._step_prefix(models, start, samples[: len(lanes)], keys)
+            self._step_prefix(models, start, memory, number, samples[: len(lanes)], keys)
             return
         wide = np.resize(lanes, -(-len(lanes) // self._multiple) * self._multiple)
         chosen = to_device(self._precision.device, wide)
         part = models.rows(wide)
-        self._step_prefix(part, start[chosen], samples[chosen[: len(lanes)]], keys[chosen])
+        own = {k: p[chosen] for k, p in memory.items()}
+        self._step_prefix(part, start[chosen], own, number, samples[chosen[: len(lanes)]], keys[chosen])
         models.put(lanes, part.rows(slice(len(lanes))))
+        for k, p in memory.items():
+            p[chosen[: len(lanes)]] = own[k][: len(lanes)]
 
-    def _step_prefix(self, models: ModelRows, start: Tensor, samples: Tensor, keys: Tensor) -> None:
-        """One SGD step of the first ``len(samples)`` lanes, in place; these are views and need no copy."""
+    def _step_prefix(
+        self, models: ModelRows, start: Tensor, memory: Tensors, number: int, samples: Tensor, keys: Tensor
+    ) -> None:
+        """One step of the first ``len(samples)`` lanes, in place; these are views and need no copy."""
         count = len(samples)
         wide = -(-count // self._multiple) * self._multiple
         # Finished lanes fill up the number; their results are discarded.
@@ -89,14 +104,22 @@ class TorchBackend(Backend):
         gradient = self._gradients(
             self._layout.views(models.w[:wide]),
             {k: p[:wide] for k, p in models.rest.items()},
-            self._images[along],
-            self._labels[along],
+            self._inputs[along],
+            self._targets[along],
             keys[:wide],
         )
         for k, p in models.rest.items():
             p[count:wide] = idle[k]
         eta, prox, l2 = self._task.eta, self._task.prox, self._task.l2
         w = models.w[:count]
+        if not isinstance(self._task.optimizer, Sgd):
+            whole = self._layout.flat({k: g[:count] for k, g in gradient.items()})
+            whole += (w - start[:count]) * prox + w * l2
+            after, direction = self._task.optimizer.step({k: p[:count] for k, p in memory.items()}, whole, number)
+            for k, p in after.items():
+                memory[k][:count] = p
+            w.sub_(direction, alpha=eta)
+            return
         # The gradients of the proximal and the l2 term are known in closed form. As a difference: w (1 - eta prox) +
         # start eta prox would move w even where it equals start, because the rounded factors do not sum to 1.
         regular = (w - start[:count]).mul_(eta * prox).add_(w, alpha=eta * l2) if prox or l2 else None

@@ -39,13 +39,13 @@ def load_dataset(name: str, folder: Path | None = None, *, fetch: bool = True) -
             f"folder whose {name} folder has them."
         )
     read, mean, std = _PUBLISHED[name]
-    train, train_labels, test, test_labels = read(place)
+    train, train_targets, test, test_targets = read(place)
     return Dataset(
         name,
         _normalised(train, mean, std),
-        train_labels.astype(np.int64),
+        train_targets.astype(np.int64),
         _normalised(test, mean, std),
-        test_labels.astype(np.int64),
+        test_targets.astype(np.int64),
     )
 
 
@@ -68,10 +68,10 @@ def _parse_idx(content: bytes) -> Bytes:
 
 def _read_mnist(folder: Path) -> Pixels:
     """Grey images ``[n, 1, 28, 28]`` and labels ``[n]``, as bytes."""
-    train, train_labels, test, test_labels = (
+    train, train_targets, test, test_targets = (
         _parse_idx(gzip.decompress(read_original("mnist", file, folder))) for file in MD5["mnist"]
     )
-    return train[:, None], train_labels, test[:, None], test_labels
+    return train[:, None], train_targets, test[:, None], test_targets
 
 
 def _read_cifar10(folder: Path) -> Pixels:

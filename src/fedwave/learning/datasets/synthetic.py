@@ -22,7 +22,7 @@ def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
     ``train`` and ``test`` are the numbers of images; the first images do not depend on them. A linear model reaches an
     accuracy of about 75 %, a small convolutional network 95 %.
 
-    >>> synthetic(train=50, test=20).train_images.shape
+    >>> synthetic(train=50, test=20).train_inputs.shape
     (50, 1, 28, 28)
     """
     train, test = as_int("synthetic train", train, 1), as_int("synthetic test", test, 1)

@@ -13,8 +13,8 @@ from fedwave.experiments.analysis.captions import dataset_of, is_synthetic, sent
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import Point, curves_of, long_name, scheduler_labels, series
-from fedwave.metrics import describe
+from fedwave.experiments.store.dataset import Point, curves_of, long_name, scheduler_labels, series, task_metric
+from fedwave.metrics import training_metrics
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -49,9 +49,15 @@ class Learning:
     def caption(self) -> str:
         """What was trained and how it was evaluated."""
         test, loss = (f"{self.data.attrs[name]:,}" for name in ("test_images", "loss_images"))
-        text = f"{self.dataset}: accuracy on {test} test images, loss on {loss} training images."
+        kind = "images" if self.metric == "accuracy" else "samples"
+        text = f"{self.dataset}: {self.metric} on {test} test {kind}, loss on {loss} training {kind}."
         warning = f"SYNTHETIC DATA, not {self.dataset}: the real files are unavailable.\n"
         return (warning if self.synthetic else "") + text
+
+    @property
+    def metric(self) -> str:
+        """What the models were tested by."""
+        return task_metric(self.data)
 
     def curves(self) -> dict[str, Curves]:
         """The curves of every scheduler."""
@@ -65,19 +71,19 @@ def learning_figures(learnt: Learning) -> dict[str, Figure]:
 
 
 def curves_figure(learnt: Learning) -> Figure:
-    """Loss and accuracy, mean and 95 % band over instances.
+    """Loss and metric, mean and 95 % band over instances.
 
     The interval of two or three instances is many times as wide as their spread and would cover the figure:
     with so few, every instance is drawn instead.
     """
     figure, axes = _two_panels(learnt)
-    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
+    for axis, metric in zip(axes, ("loss", learnt.metric), strict=True):
         draw_means(axis, learnt, metric)
     return _with_caption(figure, axes[0], learnt, how_drawn(learnt.data.sizes["instance"]))
 
 
 def draw_means(axis: Axes, learnt: Learning, metric: str) -> None:
-    """The loss or the accuracy of every scheduler in a panel."""
+    """The loss or the metric of every scheduler in a panel."""
     looks = common.styles(scheduler_labels(learnt.data))
     means = [
         _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
@@ -91,8 +97,9 @@ def training_figure(curves: Curves) -> Figure:
     figure, axes = common.figure_with(1, 2, _SIZE)
     rounds, instances = curves.loss.shape
     look = common.styles([curves.label])[curves.label]
-    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
-        text = describe(metric).label
+    described = training_metrics(curves.metric_name)
+    for axis, metric in zip(axes, ("loss", curves.metric_name), strict=True):
+        text = described[metric].label
         common.label_panel(axis, text, "Round", text)
         _draw(axis, curves.series[metric], look, common.name_of(curves.label), 1)
     made = f"{plural(rounds, 'round')}, {plural(instances, 'instance')}"
@@ -104,7 +111,7 @@ def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: 
     mean, half = band(values, skip_nan=True)
     rounds, instances = values.shape
     if instances >= _ENOUGH_FOR_A_BAND:
-        common.draw_band(axis, (mean, half), "", look, beside, floor=0.0, label=name)
+        common.draw_band(axis, (mean, half), "", look, beside, floor=common.floor_of(mean), label=name)
         return mean
     if instances > 1:
         axis.plot(np.arange(1, rounds + 1), values, lw=0.5, alpha=0.5, color=look["color"])
@@ -122,7 +129,7 @@ def how_drawn(instances: int) -> str:
 def single_figure(learnt: Learning) -> Figure:
     """One single instance; the legend counts spikes over all instances."""
     figure, axes = _two_panels(learnt)
-    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
+    for axis, metric in zip(axes, ("loss", learnt.metric), strict=True):
         draw_single(axis, learnt, metric)
     note = (
         f"Instance {learnt.data['instance'].values[0]} alone. In brackets: spikes per instance, over all "
@@ -201,7 +208,7 @@ def _name_targets(axis: Axes, targets: FloatArray) -> None:
 
 def _two_panels(learnt: Learning) -> tuple[Figure, list[Axes]]:
     figure, axes = common.figure_with(1, 2, _SIZE)
-    for axis, letter, metric in zip(axes, "ab", ("loss", "accuracy"), strict=True):
+    for axis, letter, metric in zip(axes, "ab", ("loss", learnt.metric), strict=True):
         text = long_name(learnt.data, metric)
         common.label_panel(axis, f"({letter}) {text}", "Round", text)
     return figure, axes
@@ -212,7 +219,10 @@ def _frame(axis: Axes, learnt: Learning, metric: str, top: float | None) -> None
         axis.set_ylim(bottom=0, top=top)
         return
     best = _largest([series(learnt.data, label, metric) for label in scheduler_labels(learnt.data)])
-    axis.set_ylim(0.0, min(1.0, best * 1.05))
+    if metric == "accuracy":
+        axis.set_ylim(0.0, min(1.0, best * 1.05))
+    elif common.floor_of(learnt.data[metric].values) is not None:
+        axis.set_ylim(0.0, best * 1.05)
 
 
 def _with_caption(figure: Figure, axis: Axes, learnt: Learning, note: str) -> Figure:

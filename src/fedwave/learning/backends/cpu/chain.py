@@ -53,17 +53,17 @@ class NumbaBackend(Backend):
         model = task.new_model(0, 0).to(precision.dtype)
         key_dropout(model)
         with one_thread():
-            spec = ChainSpec.of(model, task.dataset.train_images.shape[1:])
+            spec = ChainSpec.of(model, task.dataset.train_inputs.shape[1:])
             if spec is None or not supports(spec) or (steps := _compiled_steps()) is None:
                 return None
             made = cls(task, model, spec, steps)
-            return made if made._matches_torch(model, task.dataset.train_images[:_TRIED]) else None
+            return made if made._matches_torch(model, task.dataset.train_inputs[:_TRIED]) else None
 
     def __init__(self, task: Task, model: nn.Module, spec: ChainSpec, steps: Any) -> None:
         self._spec, self._steps, self.needs_keys = spec, steps, spec.draws
         self._rates = (task.eta, task.prox, task.l2)
         self._dtype = np.dtype(np.float64 if next(model.parameters()).dtype == torch.float64 else np.float32)
-        images, labels = task.dataset.train_images, task.dataset.train_labels
+        images, labels = task.dataset.train_inputs, task.dataset.train_targets
         self._images = np.ascontiguousarray(images, dtype=self._dtype).reshape(len(images), -1)
         self._labels = np.ascontiguousarray(labels, dtype=np.int64)
         layout = Layout(model)

@@ -130,15 +130,15 @@ class WideBackend(GpuBackend):
 
 def _blocks_and_layout(task: Task) -> tuple[ChainBlocks | None, Layout]:
     model = task.new_model(0, 0)
-    spec = ChainSpec.of(model, task.dataset.train_images.shape[1:])
+    spec = ChainSpec.of(model, task.dataset.train_inputs.shape[1:])
     return None if spec is None else ChainBlocks.of(spec), Layout(model)
 
 
 def _data(task: Task, precision: Precision, batch: int | None) -> tuple[Tensor, Tensor]:
     """The training images and labels; empty without a batch."""
     some = slice(0) if batch is None else slice(None)
-    images = torch.as_tensor(task.dataset.train_images[some]).to(precision.device, precision.dtype)
-    return images.contiguous(), torch.as_tensor(task.dataset.train_labels[some]).to(precision.device)
+    images = torch.as_tensor(task.dataset.train_inputs[some]).to(precision.device, precision.dtype)
+    return images.contiguous(), torch.as_tensor(task.dataset.train_targets[some]).to(precision.device)
 
 
 def _can_use_kernels(precision: Precision) -> bool:
