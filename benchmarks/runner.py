@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedwave.experiments.config.read import load_experiment
-from fedwave.experiments.config.units import resolved, units_of
+from fedwave.experiments.config.units import cut_into_units, resolve
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.work import run_unit
 from fedwave.learning.settings import use_threads
@@ -23,8 +23,8 @@ REPEATS = 1
 
 def main() -> None:
     use_threads(1)
-    experiment = resolved(replace(load_experiment("quick", ["training.device=cpu"]), rounds=ROUNDS))
-    units = units_of(experiment)
+    experiment = resolve(replace(load_experiment("quick", ["training.device=cpu"]), rounds=ROUNDS))
+    units = cut_into_units(experiment)
     run_unit(units[-1], None, lambda rounds: None, print)  # reads the data, once
     bare = with_runner = 0.0
     for _ in range(REPEATS):  # alternating, so that a busy machine disturbs both alike

@@ -18,7 +18,7 @@ import fedwave as fw
 def time_schedulers() -> None:
     print("25 devices x 50 instances x 500 rounds, one process")
     first = 0.0
-    for name in fw.scheduler_names(learner=False):
+    for name in fw.scheduler_names(standalone=True):
         best = min(_timed(name) for _ in range(3))
         first = first or best
         print(f"  {name:<20}{best:7.3f} s   {best / first:5.2f} x alsa-pi", flush=True)

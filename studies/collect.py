@@ -21,7 +21,7 @@ from fedwave.experiments.report.figures.prediction import prediction_figure
 from fedwave.experiments.store.checksums import file_sha256
 from fedwave.experiments.store.dataset import Point
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.load import results_of
 from fedwave.experiments.store.provenance import versions_of
 from fedwave.files.writing import write_csv, write_json
 from fedwave.types import FloatArray
@@ -57,7 +57,7 @@ def summary(folder: Path) -> None:
     """The accuracies of a sweep."""
     place = RESULTS.joinpath(*folder.name.split("-"))
     place.mkdir(parents=True, exist_ok=True)
-    stored_results(folder)  # finished and sound, or refused
+    results_of(RunFolder(folder))  # finished and sound, or refused
     with open(folder / "summary.csv", encoding="utf-8", newline="") as file:
         heading, *lines = csv.reader(file)
     kept = [line for line in lines if line[heading.index("metric")] == "accuracy"]
@@ -109,7 +109,7 @@ def recommended(runs: Path) -> None:
         if not folder.exists():
             rows += [line for line in before if line[0] == title]
             continue
-        results = stored_results(folder)
+        results = results_of(RunFolder(folder))
         keep_provenance(folder, table.parent / "provenance" / f"{study.stem}.json")
         for eta in dict.fromkeys(step_size(point) for point in results.points):
             mine = [point for point in results.points if step_size(point) == eta]

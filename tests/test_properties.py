@@ -9,7 +9,7 @@ import fedwave as fw
 
 ROUNDS = 8
 SCHEDULERS = (
-    *fw.scheduler_names(learner=False),
+    *fw.scheduler_names(standalone=True),
     "balsa:stage_rule=per-device,prior=truncated",
     "balsa-po:stage_rule=max1,prior=gamma",
     "alpha-fresh:alpha=-1",

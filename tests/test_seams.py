@@ -87,7 +87,7 @@ class Writes(fw.Scheduler):
     """Writes into one of the arrays that its methods are given."""
 
     name = "writes"
-    needs = frozenset({"rates", "statistics"})
+    needs = frozenset({"rates", "planning"})
     when: str
     which: Callable[..., Any]
 

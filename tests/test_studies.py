@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedwave.experiments.config.build import check, prepare
+from fedwave.experiments.config.build import check_buildable, prepare
 from fedwave.experiments.config.read import load_experiment
 
 STUDIES = Path(__file__).parents[1] / "studies"
@@ -17,7 +17,7 @@ FILES = sorted(STUDIES.glob("*.yaml"))
 def test_a_study_can_be_run(file: Path) -> None:
     experiment = load_experiment(file)
     prepare(experiment, {})
-    check(experiment)
+    check_buildable(experiment)
     assert experiment.sweep
 
 

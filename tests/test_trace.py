@@ -148,7 +148,7 @@ def members(path):
         return {name: file[name] for name in file.files}
 
 
-def refuses(path, match="is not a trace or is damaged"):
+def refuses(path, match="is not a trace"):
     with pytest.raises(fw.FedwaveError, match=match) as refusal:
         fw.Trace.load(path)
     assert len(str(refusal.value)) < 600
@@ -156,7 +156,7 @@ def refuses(path, match="is not a trace or is damaged"):
 
 
 def test_what_is_no_file(tmp_path):
-    refuses(tmp_path / "nowhere.npz", "there is no trace")
+    refuses(tmp_path / "nowhere.npz", "nowhere.npz")
 
 
 def test_no_flipped_bit_goes_unnoticed(saved):

@@ -157,7 +157,7 @@ if TYPE_CHECKING:
     from fedwave.learning.train import train
     from fedwave.theory.bound import backlog_bound, mass_bound, score_bound
 
-# What needs large libraries is imported when it is first used: `import fedwave` stays light.
+# Names that need large libraries are imported at their first use, so that `import fedwave` stays light.
 _ON_DEMAND = {
     "Comparison": "fedwave.experiments.report.comparison",
     "Curves": "fedwave.learning.curves",

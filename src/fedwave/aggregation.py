@@ -28,7 +28,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, check_number, did_you_mean, set_int
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, checked, freeze
 
-# What a server step remembers: named arrays, or tensors in training.
+# The memory of a server step: named arrays, or tensors in training.
 Memory = Mapping[str, Any]
 
 
@@ -72,7 +72,7 @@ class Uploads:
         return out
 
     def at(self, index: int | tuple[int, ...] | EllipsisType) -> Uploads:
-        """Those of one round, of one round and instance, or all (``...``), as read-only views."""
+        """Returns the uploads of one round, of one round and instance, or all (``...``), as read-only views."""
         views = [array[index] for array in vars(self).values()]
         freeze(*views)
         return Uploads(*views)

@@ -43,7 +43,7 @@ class TrainingKeys:
         """A 64-bit key for each training and this purpose, ``[N]``."""
         runs = zip(self.seeds, self.instances, strict=True)
         first = np.array([_key_of_run(seed, purpose, i) for seed, i in runs], dtype=np.uint64)
-        return _mixed(_mixed(_ahead(first, self.rounds)) + _ahead(np.uint64(0), self.devices))
+        return _splitmix64(_splitmix64(_ahead(first, self.rounds)) + _ahead(np.uint64(0), self.devices))
 
 
 @lru_cache(maxsize=65_536)
@@ -54,7 +54,7 @@ def _key_of_run(seed: int, purpose: str, instance: int) -> int:
 
 def numbers(keys: Keys, counts: IntArray) -> Keys:
     """The first ``counts`` numbers of every key, one key after the other: 64 random bits each."""
-    return _mixed(_ahead(np.repeat(keys, counts), within(counts) + 1))
+    return _splitmix64(_ahead(np.repeat(keys, counts), count_within(counts) + 1))
 
 
 def uniform(bits: Keys) -> FloatArray:
@@ -62,10 +62,10 @@ def uniform(bits: Keys) -> FloatArray:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def within(counts: IntArray) -> IntArray:
+def count_within(counts: IntArray) -> IntArray:
     """0, 1, ... for every count, one after the other.
 
-    >>> within(np.array([3, 0, 2])).tolist()
+    >>> count_within(np.array([3, 0, 2])).tolist()
     [0, 1, 2, 0, 1]
     """
     ends = np.cumsum(counts)
@@ -92,7 +92,8 @@ def _ahead(keys: Keys | np.uint64, steps: IntArray) -> Keys:
     return moved
 
 
-def _mixed(x: Keys) -> Keys:
+def _splitmix64(x: Keys) -> Keys:
+    """The finaliser of SplitMix64; learning/dropout.py has one for torch, which has no unsigned numbers."""
     x = (x ^ (x >> _SHIFTS[0])) * _FACTORS[0]
     x = (x ^ (x >> _SHIFTS[1])) * _FACTORS[1]
     return x ^ (x >> _SHIFTS[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
@@ -13,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, as_int, did_you_mean, is_list, is_number, is_whole, plural, short_repr
-from fedwave.files.archive import read_archive, refusing, write_archive
-from fedwave.files.reading import as_path, opened
-from fedwave.files.writing import write_whole
+from fedwave.files.archive import Groups, load_archive, refusing, save_archive
 from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 from fedwave.network.network import Network, check_network
 from fedwave.parts.serialize import pack, unpack
@@ -23,7 +20,7 @@ from fedwave.rng import Draws
 from fedwave.schedulers.base import checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulation import SchedulerLike, observation
-from fedwave.types import Array, BoolArray, FloatArray, NetworkState, State, WorldRound, checked_state, freeze
+from fedwave.types import Array, BoolArray, FloatArray, NetworkState, WorldRound, checked_state, freeze
 
 _FORMAT = "live scheduler 1"
 _MOST_SHARDS = 2**53  # a whole number up to here is exact as a float
@@ -61,9 +58,9 @@ class Live:
         self.names = network.table.name or tuple(str(u + 1) for u in range(network.size))
         self.round = 0  # the last one that was chosen for
         self._at = {one: u for u, one in enumerate(self.names)}
-        # A device is known to be away only when it does not report, and goes on counting its data.
+        # A device is known to be away only because it does not report; it continues to count its data.
         problem = network.problem(1)
-        self._problem = replace(problem, away=problem.away or "kept")
+        self._problem = replace(problem, arrivals_while_away=problem.arrivals_while_away or "kept")
         self._state = checked_state(f"scheduler {name!r}: the state from start", self.scheduler.start(self._problem), 1)
         freeze(self._state)
         self._counts = NetworkState.initial(1, network.size)
@@ -191,9 +188,6 @@ class Live:
 
     def save(self, path: str | Path) -> Path:
         """Writes everything that the next round needs to ``path`` (.npz), whole or not at all."""
-        path = as_path("the file for a live scheduler", path)
-        if path.suffix != ".npz":
-            raise FedwaveError(f"a live scheduler is saved as a .npz file, not {path.name!r}.")
         constants: dict[str, Array] = {}
         header = {
             "setup": pack([self.network, self.scheduler], constants, "setup"),
@@ -201,9 +195,8 @@ class Live:
             "round": self.round,
             "chosen": self._chosen,
         }
-        groups: dict[str, State] = {"constants": constants, "state": self._state, "counts": asdict(self._counts)}
-        arrays = {f"{group}/{name}": array for group, own in groups.items() for name, array in own.items()}
-        return write_whole(path, lambda file: write_archive(file, _FORMAT, header, arrays))
+        groups: Groups = {"constants": constants, "state": self._state, "counts": asdict(self._counts)}
+        return save_archive(path, "a live scheduler", _FORMAT, header, groups)
 
     @classmethod
     def load(cls, path: str | Path) -> Live:
@@ -217,36 +210,31 @@ class Live:
         >>> again.round, again.chosen == live.chosen
         (1, True)
         """
-        path = as_path("the file of a live scheduler", path)
-        if not os.path.lexists(path):
-            raise FedwaveError(f"there is no live scheduler at {path}.")
-        with opened(path, str(path)) as (raw, _):
-            header, arrays = read_archive(raw, str(path), _FORMAT)
-        groups: dict[str, dict[str, Array]] = {"constants": {}, "state": {}, "counts": {}}
+        header, groups = load_archive(path, "a live scheduler", _FORMAT)
         with refusing(str(path), _FORMAT):
-            for key, array in arrays.items():
-                group, _, name = key.partition("/")
-                groups[group][name] = array
-            network, scheduler = unpack(header["setup"], groups["constants"])
+            constants, state, counts = (groups.pop(name, {}) for name in ("constants", "state", "counts"))
+            if groups:
+                raise ValueError(f"it has arrays of other groups: {', '.join(groups)}")
+            network, scheduler = unpack(header["setup"], constants)
             live = cls(network, scheduler, int(header["seed"]))
             live.round, chosen = as_int("round", header["round"], 0), header["chosen"]
             live._chosen = None if chosen is None else tuple(live.names[live._at[name]] for name in chosen)
-            for fresh, found in ((live._state, groups["state"]), (asdict(live._counts), groups["counts"])):
+            for fresh, found in ((live._state, state), (asdict(live._counts), counts)):
                 if any(name not in found or found[name].ndim != array.ndim for name, array in fresh.items()):
                     raise ValueError("an array is missing or has other axes")
-            live._state = checked_state(f"state of {scheduler.name}", groups["state"], 1)
-            live._counts = NetworkState(**groups["counts"])
+            live._state = checked_state(f"state of {scheduler.name}", state, 1)
+            live._counts = NetworkState(**counts)
             freeze(live._state)
         return live
 
     @property
     def chosen(self) -> list[str] | None:
-        """Who was chosen in the round that is open; None between rounds."""
+        """The devices that were chosen in the open round; None between rounds."""
         return None if self._chosen is None else list(self._chosen)
 
     @property
     def beliefs(self) -> dict[str, Array]:
-        """What a learning scheduler believes of each device, such as its rate ``theta``; empty for others."""
+        """The beliefs of a learning scheduler about each device, such as its rate ``theta``; empty for others."""
         return {name: array[0] for name, array in self.scheduler.beliefs(self._state).items()}
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Available memory, and the refusal of work that needs more.
 
-The estimates stand beside the code that takes the memory. They are rather too small than too large: what works must not
-be refused.
+The estimates stand beside the code that takes the memory. They err on the small side, so that
+work that fits is never refused.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ OVER_ROUNDS = ("mean", "last", "max", "sum")
 class Metric(ABC):
     """Base class of round metrics: derive it and give it ``name`` and ``measure``.
 
-    With I instances and U devices, ``measure`` returns ``[I]``, or ``[I, U]`` if ``per_device``. What a metric
-    remembers from round to round is its state, a mapping of arrays whose first axis is the instance; ``start`` returns
-    the first one. The arrays of ``state`` and ``played`` (a ``PlayedRound``) are read-only: return new ones.
+    With I instances and U devices, ``measure`` returns ``[I]``, or ``[I, U]`` if ``per_device``. The memory of a
+    metric from round to round is its state, a mapping of arrays whose first axis is the instance; ``start`` returns the
+    first one. The arrays of ``state`` and ``played`` (a ``PlayedRound``) are read-only: return new ones.
 
     >>> import fedwave as fw
     >>> import numpy as np

@@ -6,7 +6,6 @@ unpickles nothing, and takes no more memory than the file has bytes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from html import escape
@@ -17,9 +16,16 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from fedwave.errors import FedwaveError, is_list, plural, short_repr
-from fedwave.files.archive import read_archive, refusing, write_archive
-from fedwave.files.reading import as_path, opened
-from fedwave.files.writing import write_whole
+from fedwave.files.archive import (
+    Groups,
+    joined,
+    load_archive,
+    read_archive,
+    refusing,
+    save_archive,
+    split,
+    write_archive,
+)
 from fedwave.metrics import Description, Metric, check_column, over_rounds
 from fedwave.network.network import Network
 from fedwave.network.partition import Labels
@@ -202,7 +208,7 @@ class Trace:
 
     @property
     def available(self) -> BoolArray:
-        """Who was there, ``[T, I, U]``."""
+        """The devices that were available, ``[T, I, U]``."""
         everybody = np.broadcast_to(True, self.delivered.shape)
         return self.devices.get("available", everybody)
 
@@ -257,7 +263,7 @@ class Trace:
 
     def same_as(self, other: Trace) -> bool:
         """True if ``other`` is a Trace and all arrays of both are equal, to the last bit."""
-        return isinstance(other, Trace) and _same_arrays(self._packed()[1], other._packed()[1])
+        return isinstance(other, Trace) and _same_arrays(joined(self._packed()[1]), joined(other._packed()[1]))
 
     def save(self, path: str | Path) -> Path:
         """Write the trace to ``path`` (.npz), whole or not at all.
@@ -274,14 +280,12 @@ class Trace:
         >>> loaded.same_as(trace), loaded.scheduler
         (True, Age())
         """
-        path = as_path("the file for a trace", path)
-        if path.suffix != ".npz":
-            raise FedwaveError(f"a trace is saved as a .npz file, not {path.name!r}.")
-        return write_whole(path, self.write)
+        return save_archive(path, "a trace", _FORMAT, *self._packed())
 
     def write(self, file: IO[bytes]) -> None:
         """Write the trace into an open file."""
-        write_archive(file, _FORMAT, *self._packed())
+        header, groups = self._packed()
+        write_archive(file, _FORMAT, header, joined(groups))
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -290,23 +294,17 @@ class Trace:
         The file may hold a part whose class is not registered here. Then only what needs the part raises
         FedwaveError: ``trace.scheduler``, ``fw.extend`` unless it is given, ...
         """
-        path = as_path("the file of a trace", path)
-        if not os.path.lexists(path):
-            raise FedwaveError(f"there is no trace at {path}.")
-        with opened(path, str(path)) as (raw, _):
-            return cls.read(raw, str(path))
+        header, groups = load_archive(path, "a trace", _FORMAT)
+        return cls._unpacked(str(path), header, groups)
 
     @classmethod
     def read(cls, raw: IO[bytes], name: str) -> Trace:
         """Read a trace from an open file, which messages call ``name``."""
         header, arrays = read_archive(raw, name, _FORMAT)
-        with refusing(name, _FORMAT):
-            trace = cls._of(header, arrays)
-            _check_arrays(trace)
-        return trace
+        return cls._unpacked(name, header, split(arrays))
 
-    def _packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The header and the arrays of a file."""
+    def _packed(self) -> tuple[dict[str, Any], Groups]:
+        """The header and the groups of arrays of a file."""
         setup, constants = self.setup.packed()
         header = {
             **setup,
@@ -314,21 +312,19 @@ class Trace:
             "device_names": list(self.device_names),
             "channel": pack(self.channel, constants, "channel"),
         }
-        groups = {f.name: _named(getattr(self, f.name)) for f in _GROUPS} | {"constants": constants}
-        return header, {f"{group}/{name}": array for group, own in groups.items() for name, array in own.items()}
+        return header, {f.name: _named(getattr(self, f.name)) for f in _GROUPS} | {"constants": constants}
 
     @classmethod
-    def _of(cls, header: dict[str, Any], arrays: Mapping[str, Array]) -> Trace:
-        """The trace with this header and these arrays; their shapes are checked later."""
-        groups: dict[str, Any] = {f.name: {} for f in _GROUPS} | {"constants": {}}
-        for key, array in arrays.items():
-            group, _, name = key.partition("/")
-            groups[group][name] = array
-        constants = groups.pop("constants")
-        setup, measured, device_names, channel = _read_header(header, constants)
-        groups["final"] = NetworkState(**groups["final"])
-        groups["labels"] = LabelState(**groups["labels"]) if groups["labels"] else None
-        return cls(setup, measured, device_names, channel=channel, **groups)
+    def _unpacked(cls, file: str, header: dict[str, Any], found: Groups) -> Trace:
+        """The trace with this header and these arrays; refuses those that are not of a trace."""
+        with refusing(file, _FORMAT):
+            groups: dict[str, Any] = {f.name: {} for f in _GROUPS} | dict(found)
+            setup, measured, device_names, channel = _read_header(header, groups.pop("constants", {}))
+            groups["final"] = NetworkState(**groups["final"])
+            groups["labels"] = LabelState(**groups["labels"]) if groups["labels"] else None
+            trace = cls(setup, measured, device_names, channel=channel, **groups)
+            _check_arrays(trace)
+        return trace
 
 
 _GROUPS = tuple(f for f in fields(Trace) if "axes" in f.metadata)

@@ -47,13 +47,13 @@ DEVICE_ARRAYS = {
     "available": "bool",  # only of a network whose devices can be away
 }
 
-# What a scheduler can declare in ``needs``, and the fields of the Observation that become visible.
+# The names that a scheduler can declare in ``needs``, and the fields of the Observation that become visible.
 INFORMATION: dict[str, tuple[str, ...]] = {
     "channel": ("gain", "snr", "success"),
     "backlog": ("waiting",),
     "rates": ("rates",),
     "learner": ("update_norm",),
-    "statistics": ("planning",),
+    "planning": ("planning",),
     "labels": ("label_counts",),
 }
 ADVICE = ": run fw.check on it"  # at the end of a refusal; fw.check itself leaves it out
@@ -134,7 +134,7 @@ class Problem:
     devices: int
     arrival_distribution: str  # which distribution the arrivals follow; not its parameters
     gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
-    away: str = ""  # what arrives at a device that is away: "lost" or "kept"; "": all devices are always there
+    arrivals_while_away: str = ""  # "lost" or "kept"; "": all devices are always there
     table: Any = field(default=None, repr=False)  # the DeviceTable, if there is one
 
     def column(self, name: str) -> FloatArray:
@@ -167,17 +167,17 @@ class Planning(Protocol):
 
 
 class Observation:
-    """What the access point knows when it decides in round ``round``; the methods of a Scheduler are given one.
+    """The knowledge of the access point when it decides in round ``round``; the methods of a Scheduler are given one.
 
     Always visible: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
     the last upload that arrived, this round included), ``delivered`` (whose upload arrived in the
-    round before), ``reported`` (the n + m that came with it, 0 for the others) and ``available`` (who is there and can
-    be picked).
+    round before), ``reported`` (the n + m that came with it, 0 for the others) and ``available`` (the devices that
+    are there and can be picked).
 
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
     ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
     ``update_norm`` (of the update each device would send now, ``[I, U]``) with "learner"; ``planning`` (the
-    probabilities of the coming rounds) with "statistics"; ``label_counts`` (samples of each class in all uploads that
+    probabilities of the coming rounds) with "planning"; ``label_counts`` (samples of each class in all uploads that
     have arrived so far, as devices report them, ``[I, U, C]``) with "labels".
     Other fields are not stored: reading one raises FedwaveError.
 
@@ -231,7 +231,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who transmits in a round: at most W devices of each instance, nobody who is away.
+    """The devices that transmit in a round: at most W of each instance, and none that is away.
 
     Only schedulers with a ``decide`` make one.
 
@@ -269,7 +269,7 @@ class WorldRound:
     later_snr: FloatArray | None  # what HARQ's later tries add to the SNR; None without later tries
     arrivals: IntArray  # m
     heard: BoolArray | None  # who heard the broadcast; None: all devices always do
-    available: BoolArray | None = None  # who is there; None: all devices always are
+    available: BoolArray | None = None  # the devices that are there; None: always all of them
 
 
 @dataclass(frozen=True, slots=True)

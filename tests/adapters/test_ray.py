@@ -23,7 +23,7 @@ from user_file import forgotten, text
 from fedwave.adapters import ray as adapter
 from fedwave.adapters.ray import RemoteWorker, connected, import_ray, ray_engine
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.config.units import Unit, resolved, units_of
+from fedwave.experiments.config.units import Unit, cut_into_units, resolve
 from fedwave.experiments.run.pool import Job, Message, run_here
 from fedwave.experiments.run.process import environment
 from fedwave.experiments.run.signals import TIMEOUT, Terminated
@@ -71,7 +71,7 @@ NODE = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
 
 
 def units(mapping: dict[str, Any], **changes: Any) -> list[Unit]:
-    return units_of(resolved(experiment_from(mapping | changes)))
+    return cut_into_units(resolve(experiment_from(mapping | changes)))
 
 
 class Watch:

@@ -72,7 +72,7 @@ def _one_thread() -> Any:
 
 def own(family: str) -> set[str]:
     """The checks that a family adds to the shared ones."""
-    return set(import_module(f"fedwave.checks.{family}").FAMILY.own)
+    return set(import_module(f"fedwave.checks.{family}").FAMILY.checks)
 
 
 @pytest.mark.parametrize("family, part", NAMED + WITH_PARAMETERS, ids=str)

@@ -9,7 +9,7 @@ import pytest
 from refusals import refused
 
 import fedwave as fw
-from fedwave.experiments.config.build import check, network_of, task_of
+from fedwave.experiments.config.build import check_buildable, network_of, task_of
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.parts import registry
 
@@ -97,7 +97,7 @@ def test_an_experiment_has_the_metric_of_its_task(asked: Path) -> None:
 )
 def test_bad_fields_of_a_task(task: dict[str, object], tokens: tuple[object, ...]) -> None:
     with refused(*tokens):
-        check(experiment_from({"task": {"dataset": "synthetic", **task}}))
+        check_buildable(experiment_from({"task": {"dataset": "synthetic", **task}}))
 
 
 def test_targets_and_the_metric_must_be_those_of_the_task() -> None:
@@ -106,4 +106,4 @@ def test_targets_and_the_metric_must_be_those_of_the_task() -> None:
     with refused("targets", "mse"):
         experiment_from({"task": regression, "targets": [0.5]})
     with refused("accuracy", "mse"):
-        check(experiment_from({"task": regression, "metric": "accuracy"}))
+        check_buildable(experiment_from({"task": regression, "metric": "accuracy"}))

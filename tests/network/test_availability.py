@@ -82,7 +82,7 @@ def test_instances_are_the_same_whichever_others_run():
     np.testing.assert_array_equal(alone.arrivals[:, 0], three.arrivals[:, 2])
 
 
-@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
+@pytest.mark.parametrize("name", fw.scheduler_names(standalone=True))
 def test_every_scheduler_leaves_out_who_is_away(name):
     for model in (MODELS["on-off"], MODELS["timetable, kept"]):
         trace = run(model, name, rounds=40)

@@ -13,7 +13,8 @@ import pytest
 from refusals import refused
 
 import fedwave as fw
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.load import results_of
 from fedwave.paper.compact import compact_in, export_compact, read_compact
 
 SIZE = {"rounds": 12, "instances": 3, "first_instance": 4, "seed": 2}
@@ -41,7 +42,7 @@ def copy(place: Path, tmp_path: Path) -> Path:
 
 def drawn(run: Path) -> dict[str, Any]:
     """The figures of the run itself."""
-    point = stored_results(run).only
+    point = results_of(RunFolder(run)).only
     if point.experiment.task is None:
         return fw.figures.score_figures(fw.figures.Scores.of(point.data, point.experiment.base))
     return fw.figures.learning_figures(fw.figures.Learning.of(point))

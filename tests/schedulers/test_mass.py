@@ -80,7 +80,7 @@ def test_every_device_is_heard_where_delays_bring_nothing(name):
 @pytest.mark.parametrize("name", [*ALL, *LABELS])
 def test_a_rule_that_was_not_given_follows_the_task(name):
     open_, given = fw.scheduler(name), fw.scheduler(name, aggregation=Lee(0.1))
-    assert open_.with_aggregation(Constant(0.5)).ranking.reward.rule == Constant(0.5)
+    assert open_.with_aggregation(Constant(0.5)).own_index.reward.rule == Constant(0.5)
     assert given.with_aggregation(Constant(0.5)) is given
     assert fw.scheduler("age").with_aggregation(Constant(0.5)) == fw.scheduler("age")
 
@@ -89,8 +89,8 @@ def test_in_an_experiment_they_follow_the_task():
     asked = {"schedulers": [*ALL, "mass:aggregation=lee:beta=0.1", "alsa-pi"]}
     for task, rule in ((None, Lee()), ({"aggregation": "constant:beta=0.7"}, Constant(0.7))):
         made = schedulers_of(experiment_from(asked | {"task": task}))
-        assert {made[name].ranking.reward.rule for name in ALL} == {rule}
-        assert made["mass:aggregation=lee:beta=0.1"].ranking.reward.rule == Lee(0.1)
+        assert {made[name].own_index.reward.rule for name in ALL} == {rule}
+        assert made["mass:aggregation=lee:beta=0.1"].own_index.reward.rule == Lee(0.1)
     for rule, tokens in (
         ("fedbuff", ("schedulers[0]", "'mass'", "'fedbuff'")),
         ("sync", ("schedulers[3]", "'mass-index'", "beta", "lagrangian")),

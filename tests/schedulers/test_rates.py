@@ -83,7 +83,7 @@ def test_an_index_takes_a_constant_of_its_scheduler():
         name, index = "steeper", Steep
         power = 3.0
 
-    assert SteepKnown().ranking.power == 3
+    assert SteepKnown().own_index.power == 3
 
 
 def test_a_posterior_may_return_its_own_statistics_alone():

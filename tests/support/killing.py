@@ -72,13 +72,13 @@ def started(words: list[str], **more: Any) -> subprocess.Popen[str]:
 
 def begin(experiment: Experiment, folder: Path) -> None:
     """A run folder without any results: resuming it is running it."""
-    from fedwave.experiments.config.units import resolved
+    from fedwave.experiments.config.units import resolve
     from fedwave.experiments.store.folder import RunFolder
 
     store = RunFolder(folder)
     with store.locked():
-        store.begin(resolved(experiment))
-    assert to_yaml(resolved(experiment)) == (folder / "config.yaml").read_text()
+        store.begin(resolve(experiment))
+    assert to_yaml(resolve(experiment)) == (folder / "config.yaml").read_text()
 
 
 class Stop(Exception):

@@ -229,7 +229,7 @@ def test_no_scheduler_that_does_not_see_the_arrivals_beats_it(rule, rounds, inst
     net = fw.Network(devices=devices, slots=2, success=fw.success.Soft())
     made = registry.build("aggregation", rule)
     value, means = fw.mass_bound(net, made).value, {}
-    for kind in fw.scheduler_names(learner=False):
+    for kind in fw.scheduler_names(standalone=True):
         scheduler = fw.scheduler(kind)
         if "backlog" in scheduler.needs or scheduler.ideal:
             continue

@@ -2,7 +2,7 @@
 
 The pool of experiments/run/pool.py drives the actors as it drives processes: it retries or abandons units, and asks
 them to stop. An actor writes checkpoints where the run folder is readable from its node; without shared storage, a unit
-that is lost or stopped begins anew. Every failure of the cluster is one sentence.
+that is lost or stopped starts again. Every failure of the cluster is one sentence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ except Exception as error:
     sys.exit(type(error).__name__ + ": " + " ".join(str(error).split()))
 """
 # Ray reads these when it is imported. With the first, a Ray that is started here listens on the loopback address only,
-# as Ray does by default on Windows and macOS.
+# the default of Ray on Windows and macOS.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 # Ray prints the death of a worker to standard output, where a table or JSON is expected; fedwave reports it itself.
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
@@ -90,7 +90,7 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
             _reach(ray, address)
         signal.signal(signal.SIGTERM, ours)
         yield
-    except SystemExit as left:  # by Ray's own handler, which is there until ours is back
+    except SystemExit as left:  # raised by Ray's own handler, which is set until ours is back
         if left.code != signal.SIGTERM:
             raise
         raise Terminated from None
@@ -147,7 +147,7 @@ def _on_gpu(unit: Unit) -> bool:
 
 
 class _Cluster:
-    """Makes the actors of a run, and knows when one of them was last heard."""
+    """Makes the actors of a run, and records when one of them last sent a message."""
 
     def __init__(self, ray: Any, most: int | None, gpu: bool) -> None:
         self.ray, self._most, self.kind = ray, most, "GPU" if gpu else "CPU"

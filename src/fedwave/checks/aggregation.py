@@ -33,7 +33,7 @@ def _uploads(rule: Aggregation) -> Uploads:
     return uploads_of_rounds(rule, delivered, learned, delay, shards).at(...)
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     rule = trial.part
     uploads = _uploads(rule)
     trial.keep("weights", trial.call(rule.weights, uploads), _SHAPE)
@@ -126,9 +126,9 @@ def _tensors(trial: Trial) -> bool:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"rounds": _rounds, "devices": _devices, "ageing": _ageing, "tensors": _tensors},
-    evolves="the memory, which server_step is given and returns",
-    numbers="weights and server steps may depend on their arguments only",
+    try_part=_try,
+    checks={"rounds": _rounds, "devices": _devices, "ageing": _ageing, "tensors": _tensors},
+    state_is_in="the memory, which server_step is given and returns",
+    random_numbers_rule="weights and server steps may depend on their arguments only",
     runs=lambda trial: [Run(trial.around(), rounds=_SHAPE[0], stop=17, more={"metrics": [Mass(trial.part)]})],
 )

@@ -20,7 +20,7 @@ def _rates(trial: Trial) -> FloatArray:
     return _RATES if trial.network is None else np.resize(_RATES, trial.devices)
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     arrivals, rates = trial.part, np.resize(_RATES, trial.devices)
     for rounds in (1, 2, 64):
         rounds = min(rounds, trial.rounds)
@@ -56,8 +56,8 @@ def _all_chances(arrivals: Arrivals, rates: FloatArray) -> FloatArray:
 
 
 def _frequencies(trial: Trial) -> bool:
-    """What is drawn follows the chances."""
-    if is_record(trial.part, Arrivals):
+    """The counts that are drawn follow the chances."""
+    if is_record(trial.part):
         return False
     rates = _rates(trial)
     ids = range(max(500, 4 * statistics.DRAWS // rates.size))
@@ -82,7 +82,7 @@ def _distance(counts: Array, distribution: FloatArray) -> float:
 
 def _means(trial: Trial) -> bool:
     """`mean_rates` is the mean of the chances, so with `frequencies` the mean of what is drawn."""
-    if is_record(trial.part, Arrivals):
+    if is_record(trial.part):
         return False
     rates = _rates(trial)
     stated = trial.part.mean_rates(rates)
@@ -120,8 +120,8 @@ def _runs(trial: Trial) -> list[Run]:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"chances": _chances, "frequencies": _frequencies, "means": _means, "distribution": _distribution},
-    numbers="draw random numbers only from the generators of the block",
+    try_part=_try,
+    checks={"chances": _chances, "frequencies": _frequencies, "means": _means, "distribution": _distribution},
+    random_numbers_rule="draw random numbers only from the generators of the block",
     runs=_runs,
 )

@@ -1,4 +1,7 @@
-"""The contract of an availability model: who is there, from the block's generators, all memory in the carry."""
+"""The contract of an availability model: it draws from the block's generators, and keeps its memory in the carry.
+
+The carry is the value that a block of rounds hands to the next one.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ import numpy as np
 from fedwave.checks import statistics
 from fedwave.checks.shared import Family, Run, Trial, block, is_record
 from fedwave.errors import FedwaveError
-from fedwave.network.availability import Availability
 from fedwave.network.world import World
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     model, size = trial.part, (len(trial.ids), trial.devices)
     for rounds in (1, 2, 7, 64):
         rounds = min(rounds, trial.rounds)
@@ -30,7 +32,7 @@ def _tried(trial: Trial) -> None:
 def _declared(trial: Trial) -> bool:
     """A model declared shared is the same in every instance; one declared independent has independent rounds."""
     model = trial.part
-    if is_record(model, Availability) or not (model.shared or model.independent):
+    if is_record(model) or not (model.shared or model.independent):
         return False
     there, _ = model.sample(block(range(statistics.DRAWS), trial.devices, 8, purpose="availability"), None)
     if model.shared:
@@ -51,9 +53,9 @@ def _runs(trial: Trial) -> list[Run]:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"declared": _declared},
-    evolves="the carry, which sample is given and returns",
-    numbers="draw random numbers only from the generators of the block",
+    try_part=_try,
+    checks={"declared": _declared},
+    state_is_in="the carry, which sample is given and returns",
+    random_numbers_rule="draw random numbers only from the generators of the block",
     runs=_runs,
 )

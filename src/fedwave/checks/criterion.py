@@ -11,4 +11,4 @@ def _tried(trial: Trial) -> None:
     trial.kept += [("mean", mean, None) for mean in try_criterion(trial.part)]
 
 
-FAMILY = Family(tried=_tried, trial="declaration", shared=("repetition",))
+FAMILY = Family(try_part=_tried, trial_name="declaration", shared_checks=("repetition",))

@@ -9,7 +9,7 @@ from fedwave.errors import FedwaveError
 from fedwave.learning.datasets.dataset import Dataset
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     """A Dataset is tried as a function that returns it."""
     if not isinstance(trial.part, Dataset) and not callable(trial.part):
         raise FedwaveError("it is not a function: give one that returns a Dataset.")
@@ -39,9 +39,9 @@ def _labels(trial: Trial) -> bool | None:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"labels": _labels},
-    numbers="draw random numbers from a fixed seed",
-    trial="declaration",
-    shared=("repetition",),
+    try_part=_try,
+    checks={"labels": _labels},
+    random_numbers_rule="draw random numbers from a fixed seed",
+    trial_name="declaration",
+    shared_checks=("repetition",),
 )

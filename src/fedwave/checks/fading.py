@@ -1,4 +1,7 @@
-"""The contract of a fading model: gains from the block's generators, all memory in the carry."""
+"""The contract of a fading model: it draws from the block's generators, and keeps its memory in the carry.
+
+The carry is the value that a block of rounds hands to the next one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from fedwave.types import FloatArray
 _SHARES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     fading, size = trial.part, (len(trial.ids), trial.devices)
     for rounds in (1, 2, 7, 64):
         rounds = min(rounds, trial.rounds)
@@ -63,7 +66,7 @@ def _drawn(trial: Trial) -> FloatArray:
 
 
 def _independence(trial: Trial) -> bool:
-    if not trial.part.independent or is_record(trial.part, Fading):
+    if not trial.part.independent or is_record(trial.part):
         return False
     for path in np.moveaxis(_drawn(trial), 2, 0)[:5]:  # one device
         for lag in (1, 2, 3):
@@ -77,7 +80,7 @@ def _independence(trial: Trial) -> bool:
 
 def _fresh(trial: Trial) -> bool:
     many = _new_tries(trial, 4, 5000)
-    if many is None or is_record(trial.part, Fading):
+    if many is None or is_record(trial.part):
         return False
     paths = _drawn(trial)
     for device in {0, paths.shape[2] - 1}:
@@ -97,7 +100,7 @@ def _quartiles(trial: Trial) -> bool:
     values = trial.part.quartiles()
     if not np.all(np.diff(values) >= 0):
         raise FedwaveError(f"quartiles are {values}, must not decrease.")
-    if is_record(trial.part, Fading):
+    if is_record(trial.part):
         return False
     sample = _drawn(trial)[0].ravel()
     for value, share in zip(values, (0.25, 0.5, 0.75), strict=True):
@@ -142,9 +145,9 @@ def _runs(trial: Trial) -> list[Run]:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"independence": _independence, "fresh": _fresh, "quartiles": _quartiles, "sums": _sums},
-    evolves="the carry, which sample is given and returns",
-    numbers="draw random numbers only from the generators of the block, and in fresh from `rng`",
+    try_part=_try,
+    checks={"independence": _independence, "fresh": _fresh, "quartiles": _quartiles, "sums": _sums},
+    state_is_in="the carry, which sample is given and returns",
+    random_numbers_rule="draw random numbers only from the generators of the block, and in fresh from `rng`",
     runs=_runs,
 )

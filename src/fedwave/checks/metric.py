@@ -19,7 +19,7 @@ def _networks(trial: Trial) -> list[Network]:
     return [lossy] if trial.network else [lossy, trial.around(1)]
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     metric, instances = trial.part, len(trial.ids)
     for network in _networks(trial):
         run = Simulation(make_setup(network, "age", trial.ids), _ROUNDS)
@@ -48,9 +48,9 @@ def _runs(trial: Trial) -> list[Run]:
 
 
 FAMILY = Family(
-    tried=_tried,
-    evolves="the memory, which measure is given and returns",
-    numbers="they may depend on `state` and `played` only",
+    try_part=_try,
+    state_is_in="the memory, which measure is given and returns",
+    random_numbers_rule="they may depend on `state` and `played` only",
     runs=_runs,
-    shared=SHARED[1:],  # nothing keeps a metric by its value
+    shared_checks=SHARED[1:],  # nothing keeps a metric by its value
 )

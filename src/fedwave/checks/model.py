@@ -13,7 +13,7 @@ from fedwave.learning.task import Task
 _SHAPES = ((1, 28, 28), (3, 32, 32))  # of MNIST and CIFAR-10
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     make_model(trial.part, None)
 
 
@@ -62,4 +62,6 @@ def _gradients(trial: Trial) -> None:
             raise FedwaveError(f"the gradient of {name!r} is NaN or infinite in the first step.")
 
 
-FAMILY = Family(tried=_tried, own={"images": _images, "gradients": _gradients}, trial="declaration", shared=())
+FAMILY = Family(
+    try_part=_try, checks={"images": _images, "gradients": _gradients}, trial_name="declaration", shared_checks=()
+)

@@ -32,4 +32,4 @@ def _apart(trial: Trial) -> None:
             raise FedwaveError("a model moves differently beside others: treat every number of w by itself.")
 
 
-FAMILY = Family(tried=_tried, own={"models": _apart}, shared=("equality", "parameters", "repetition"))
+FAMILY = Family(try_part=_tried, checks={"models": _apart}, shared_checks=("equality", "parameters", "repetition"))

@@ -8,7 +8,7 @@ from fedwave.checks.shared import Family, Trial
 from fedwave.errors import FedwaveError
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     last = 7 if trial.network is None else trial.network.size - 1
     for classes in (10, 23):
         for seed, device in ((0, 0), (0, 1), (1, 0), (1, last)):
@@ -25,7 +25,7 @@ def _shares(trial: Trial) -> None:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"shares": _shares},
-    numbers='draw from stream(seed, "skew", instance, device), and from nothing else',
+    try_part=_try,
+    checks={"shares": _shares},
+    random_numbers_rule='draw from stream(seed, "skew", instance, device), and from nothing else',
 )

@@ -15,7 +15,7 @@ from fedwave.types import FloatArray, Problem
 _INSTANCES = 50
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     prior = trial.part
     if not (is_number(prior.low) and 0 <= prior.low < prior.high):
         raise FedwaveError(f"low is {prior.low} and high is {prior.high}, must be 0 <= low < high.")
@@ -72,8 +72,8 @@ def _sampling(trial: Trial) -> None:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"density": _density, "conjugacy": _conjugacy, "sampling": _sampling},
-    evolves="the scheduler's state, as beliefs are",
+    try_part=_try,
+    checks={"density": _density, "conjugacy": _conjugacy, "sampling": _sampling},
+    state_is_in="the scheduler's state, as beliefs are",
     runs=lambda trial: [Run(trial.around(), Balsa(prior=trial.part), instances=2)],
 )

@@ -63,7 +63,7 @@ def _runs(trial: Trial) -> list[Run]:
     return [Run(network, trial.part, _ROUNDS, instances=trial.ids, more=more) for network in _networks(trial)]
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     """The runs, round by round: what the scheduler saw and picked is kept for the check 'devices'."""
     for run in _runs(trial):
         where, ideal = f"on a network of {run.network.size} devices", trial.part.ideal
@@ -145,11 +145,11 @@ class _ReorderedDraws(Draws):
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"devices": _devices},
-    evolves="the state, which every call receives and returns",
-    numbers="draw random numbers only from `draws`",
+    try_part=_try,
+    checks={"devices": _devices},
+    state_is_in="the state, which every call receives and returns",
+    random_numbers_rule="draw random numbers only from `draws`",
     runs=_runs,
-    trial="decisions",
-    shared=SHARED[1:],  # nothing keeps a scheduler by its value
+    trial_name="decisions",
+    shared_checks=SHARED[1:],  # nothing keeps a scheduler by its value
 )

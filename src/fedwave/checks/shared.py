@@ -1,4 +1,4 @@
-"""The contract that all families share: a part is tried, and a table of checks looks at what it did.
+"""The contract that all families share: a part is tried, and a table of checks looks at the results.
 
 A family is a ``Family``: its trial calls every method of a part through ``Trial.call`` and keeps what they return with
 ``Trial.keep``. The table ``SHARED`` then has its checks for free.
@@ -22,6 +22,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, error_text, plural, writes_into_input
 from fedwave.network.devices import Device
 from fedwave.network.network import Network
+from fedwave.network.random_part import RandomPart
 from fedwave.network.success import Soft
 from fedwave.parts.serialize import Unbuilt, pack, unpack
 from fedwave.rng import Block, stream
@@ -35,7 +36,7 @@ INSTANCES = 3  # in the trial of a part
 
 @dataclass(frozen=True, repr=False)
 class CheckReport:
-    """What ``fw.check`` returns; it prints as a sentence.
+    """The result of ``fw.check``; it prints as a sentence.
 
     >>> import fedwave as fw
     >>> report = fw.check("age")
@@ -64,14 +65,17 @@ class Trial:
     kept: list[tuple[str, Any, int | None]] = field(default_factory=list)  # what was returned, and its instance axis
     changed: list[str] = field(default_factory=list)  # attributes of the part
     notes: list[Any] = field(default_factory=list)  # that a family takes for its own checks
-    rounds = devices = instances = 0  # of a run that the part can cover
+    # The size of a run that the part can cover.
+    rounds: int = field(init=False, default=0)
+    devices: int = field(init=False, default=0)
+    instances: int = field(init=False, default=0)
 
     def play(self) -> None:
         """Try the part."""
         self.rounds, self.devices, self.instances = _extent(self.part, self.network)
         self.ids = self.ids or list(range(self.instances))
         before = attributes(self.part)
-        self.family.tried(self)
+        self.family.try_part(self)
         self.changed = differences(before, attributes(self.part))
 
     def again(self, ids: list[int] | None = None) -> Trial:
@@ -81,7 +85,7 @@ class Trial:
         return other
 
     def call(self, method: Callable[..., Any], *given: Any) -> Any:
-        """What a method returns. The arrays that it is given are read-only, as in a run."""
+        """Calls a method with read-only arrays, as a run does, and returns its result."""
         freeze(*given)
         return method(*given)
 
@@ -139,13 +143,13 @@ SHARED = ("equality", "parameters", "repetition", "instances", "saving")
 class Family:
     """How the parts of a family are tried, and the checks that the family adds to the shared ones."""
 
-    tried: Callable[[Trial], None]
-    own: Mapping[str, Check] = field(default_factory=dict)
-    evolves: str = ""  # where a part keeps what evolves
-    numbers: str = "it must not be random"  # where the random numbers of a part come from
-    runs: Callable[[Trial], Iterable[Run]] = lambda trial: ()  # those that are saved and continued
-    trial: str = "values"  # the name of the check that tries the part
-    shared: tuple[str, ...] = SHARED
+    try_part: Callable[[Trial], None]
+    checks: Mapping[str, Check] = field(default_factory=dict)  # of this family alone, by name
+    state_is_in: str = ""  # where a part keeps its state; empty: it has none
+    random_numbers_rule: str = "it must not be random"
+    runs: Callable[[Trial], Iterable[Run]] = lambda trial: ()  # saved, loaded and continued
+    trial_name: str = "values"  # the name of the check that tries the part
+    shared_checks: tuple[str, ...] = SHARED
 
 
 def run_checks(what: str, trial: Trial) -> CheckReport:
@@ -153,14 +157,14 @@ def run_checks(what: str, trial: Trial) -> CheckReport:
     family = trial.family
     table: dict[str, Check] = {
         "equality": _equality,
-        family.trial: Trial.play,
+        family.trial_name: Trial.play,
         "parameters": _parameters,
         "repetition": _repetition,
         "instances": _instances,
-        **family.own,
+        **family.checks,
         "saving": _saving,
     }
-    chosen = {name: check for name, check in table.items() if name in family.shared or name not in SHARED}
+    chosen = {name: check for name, check in table.items() if name in family.shared_checks or name not in SHARED}
     passed = [name for name, check in chosen.items() if _applies(what, name, check, trial)]
     return CheckReport(what, tuple(dict.fromkeys(["declaration", *passed])))
 
@@ -214,15 +218,18 @@ def _equality(trial: Trial) -> bool | None:
 
 def _parameters(trial: Trial) -> None:
     """An object holds parameters only, so that using it changes nothing."""
+    where = trial.family.state_is_in
     for name in trial.changed:
-        fix = f"keep what evolves in {trial.family.evolves}" if trial.family.evolves else "it must hold parameters only"
+        fix = f"keep its state in {where}" if where else "it must hold parameters only"
         raise FedwaveError(f"a run changes its attribute {name!r}: {fix}.")
 
 
 def _repetition(trial: Trial) -> None:
     for (what, one, _), (_, other, _) in zip(trial.kept, trial.again().kept, strict=True):
         if not _same(one, other):
-            raise FedwaveError(f"called again with the same seed, it gives other {what}: {trial.family.numbers}.")
+            raise FedwaveError(
+                f"called again with the same seed, it gives other {what}: {trial.family.random_numbers_rule}."
+            )
 
 
 def _instances(trial: Trial) -> bool:
@@ -251,7 +258,7 @@ def _saving(trial: Trial) -> None:
         if not _continued(begun, run).same_as(whole):
             raise FedwaveError(
                 f"a run that was saved after round {run.stop}, loaded and continued differs from one that never "
-                "stopped: keep what evolves out of the object, and parameters in the fields of a dataclass."
+                "stopped: keep its state out of the object, and parameters in the fields of a dataclass."
             )
 
 
@@ -265,7 +272,7 @@ def _continued(begun: Trace, run: Run) -> Trace:
 
 
 def _rebuilt(part: Any) -> Any:
-    """A part from what a file keeps of it, whether it is registered or not."""
+    """Builds a part again from the content that a file keeps, whether it is registered or not."""
     arrays: dict[str, Array] = {}
     try:
         content = json.loads(json.dumps(pack(part, arrays, "part")))
@@ -282,7 +289,7 @@ def _rebuilt(part: Any) -> Any:
 
 
 def contents(value: Any, depth: int = 8) -> Any:
-    """What an object holds, copied into something that can be compared later."""
+    """Copies the content of an object into plain values, to compare it later."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, np.generic):
@@ -299,7 +306,7 @@ def contents(value: Any, depth: int = 8) -> Any:
 
 
 def attributes(value: Any, depth: int = 8) -> dict[str, Any]:
-    """What an object's attributes hold, without cached properties and fields that take no part in comparisons."""
+    """Copies the attributes of an object, without cached properties and fields that take no part in comparisons."""
     derived = {n for n in dir(type(value)) if isinstance(getattr(type(value), n, None), cached_property)}
     derived |= {f.name for f in fields(value) if not (f.init or f.compare)} if is_dataclass(value) else set()
     return {n: contents(item, depth) for n, item in getattr(value, "__dict__", {}).items() if n not in derived}
@@ -335,6 +342,6 @@ def _extent(part: Any, network: Network | None) -> tuple[int, int, int]:
     raise FedwaveError("check_run refuses every run of 2 rounds with up to 100 devices.")
 
 
-def is_record(part: Any, base: Any) -> bool:
+def is_record(part: RandomPart) -> bool:
     """Does it replay a record (it overrides check_run)? Then nothing is drawn from a distribution."""
-    return type(part).check_run is not base.check_run
+    return type(part).check_run is not RandomPart.check_run

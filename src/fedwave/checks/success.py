@@ -24,7 +24,7 @@ def _grid(trial: Trial) -> FloatArray:
     return np.tile(levels[:, None, None], (1, 1, trial.devices))
 
 
-def _tried(trial: Trial) -> None:
+def _try(trial: Trial) -> None:
     model, grid = trial.part, _grid(trial)
     extremes = np.array([0.0, 1e-300, 1e-30, 1.0, 1e30, 1e300])
     cases: list[FloatArray] = [np.tile(extremes[:, None], (1, trial.devices)), grid, grid[0]]
@@ -82,8 +82,8 @@ def _expected(trial: Trial) -> None:
 
 
 FAMILY = Family(
-    tried=_tried,
-    own={"monotony": _monotony, "elements": _elements, "expected": _expected},
-    numbers="p must not be random, the World draws the luck",
+    try_part=_try,
+    checks={"monotony": _monotony, "elements": _elements, "expected": _expected},
+    random_numbers_rule="p must not be random, the World draws the luck",
     runs=lambda trial: [Run(trial.around(success=trial.part), rounds=70)],
 )

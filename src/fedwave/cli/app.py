@@ -29,7 +29,7 @@ from fedwave.version import __version__
 
 _FAILED, _REFUSED = 1, 2
 _INTERRUPTED = 128 + 2  # by SIGINT
-_CLOSED = 128 + 13  # as of a program that SIGPIPE ends
+_CLOSED = 128 + 13  # the status of a program that SIGPIPE ends
 app = typer.Typer(
     name="fedwave",
     help="Who should transmit now? Simulate federated learning over wireless networks; compare schedulers.",
@@ -103,9 +103,9 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, MemoryError):  # not foreseen by any estimate
         why = memory_error(error)
         return f"there is too little memory ({why}): lower instances, block, rounds, devices or workers.", _FAILED
-    if isinstance(error, OSError):  # of the file system, not foreseen
+    if isinstance(error, OSError):  # from the file system, not foreseen
         return f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.", _FAILED
-    # What the option parser finds wrong. Its error class is not public, its message is.
+    # Errors of the option parser. Their class is not public, their message is.
     if (message := getattr(error, "format_message", None)) is not None:
         found = getattr(error.__cause__, "errors", None)  # has the value, which the message leaves out
         value = "" if found is None else f": {short_repr(found()[0]['input'])}."

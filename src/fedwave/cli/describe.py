@@ -15,7 +15,7 @@ from fedwave.cli.terminal import in_encoding
 from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.files import with_file_names
 from fedwave.experiments.config.read import load_experiment, preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
 from fedwave.experiments.config.sweep import points
@@ -32,7 +32,7 @@ from fedwave.trace import Trace
 
 PRESETS = "presets"
 # What a scheduler may need (types.INFORMATION): before the first round, and in every round.
-_MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}
+_MUST_KNOW = {"rates": "true rates", "planning": "distributions"}
 _SEES = {"channel": "h", "backlog": "n", "learner": "updates", "labels": "labels"}
 _SCHEDULERS = (
     "Knows, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in "
@@ -245,7 +245,7 @@ def _log(what: str, options: Sequence[str]) -> LogSummary:
 
 def _run_folder(folder: Path) -> dict[str, Any]:
     store = RunFolder(folder)
-    how, units = renamed(store.stored(), store.data_paths()), store.units()
+    how, units = with_file_names(store.experiment_as_run, store.data_paths()), store.units()
     done = store.done.units
     finished = sum(unit.name in done for unit in units)
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]

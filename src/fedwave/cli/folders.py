@@ -58,7 +58,7 @@ def report(
         if out is not None:
             raise FedwaveError("--compact exports what lies in the run folder: leave out --out.")
         check_new(compact)
-        if RunFolder(folder).stored().sweep:
+        if RunFolder(folder).experiment_as_run.sweep:
             raise FedwaveError(f"{folder} holds a sweep, which has no compact export: publish its summary.csv.")
     show_again(folder, printing, words or (), out)
     if compact is not None:
@@ -68,7 +68,7 @@ def report(
 
 
 def show_again(folder: Path, printing: opt.Printing, words: Sequence[str] = (), out: Path | None = None) -> None:
-    """Show what a folder holds, there or in a folder for figures and tables alone."""
+    """Write and print the results in a folder, there or in a folder for figures and tables alone."""
     check_is_folder(folder)
     store = RunFolder(folder)
     results = _changed(results_of(store), words)
@@ -83,7 +83,7 @@ def show_again(folder: Path, printing: opt.Printing, words: Sequence[str] = (), 
 
 
 def _changed(results: Results, words: Sequence[str]) -> Results:
-    """The same results, shown as asked for."""
+    """The results with another primary metric, base or burn-in."""
     known = {"metric": metrics_of(results.points[0].data), "against": list(results.experiment.labels)}
     given: dict[str, Any] = {}
     for word in words:

@@ -33,7 +33,7 @@ FIELDS = {
     "burn_in": "burn_in",
     "slots": "network.slots",
 }
-_ADDRESS = re.compile(r"auto|(\w+://)?[^\s/=]+:\d+")  # of a Ray cluster
+_ADDRESS = re.compile(r"auto|(\w+://)?[^\s/=]+:\d+")  # a Ray cluster
 
 
 def folder(place: str | Path) -> Path:
@@ -84,7 +84,7 @@ AsJson = Annotated[bool, flag("--json", "Print JSON and nothing else.")]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is simulated: fields of the experiment, and the code that it needs."""
+    """Options for the simulation: fields of the experiment, and the code that it needs."""
 
     schedulers: Annotated[list[str] | None, option("--schedulers -s A,B", "Schedulers, with commas between.")] = None
     rounds: Annotated[int | None, option("--rounds -r N", "Rounds to play.")] = None
@@ -103,14 +103,14 @@ class AskedWithBurnIn(Asked):
 
 @dataclass(frozen=True)
 class AskedWithTask(Asked):
-    """What is simulated and trained."""
+    """Options for simulation and training."""
 
     task: Annotated[str | None, option("--task -t NAME", "Dataset: mnist, cifar10, synthetic or your own.")] = None
 
 
 @dataclass(frozen=True)
 class Printing:
-    """What a command prints."""
+    """Options for printing."""
 
     json: AsJson = False
     quiet: Annotated[bool, flag("--quiet -q", "Print errors and warnings only.")] = False
@@ -118,7 +118,7 @@ class Printing:
 
 @dataclass(frozen=True)
 class Local(Printing):
-    """How a run is executed on this machine."""
+    """Options for a run on this machine."""
 
     workers: Annotated[int | None, option("--workers N", "Worker processes. Default: one per core where it pays.")] = (
         None
@@ -127,7 +127,7 @@ class Local(Printing):
 
 @dataclass(frozen=True)
 class Execution(Local):
-    """How a run is executed, here or on a cluster."""
+    """Options for a run, here or on a cluster."""
 
     ray: Annotated[
         str | None, option("--ray [ADDRESS]", "Run on a Ray cluster; without an address, start one here.")
@@ -149,7 +149,7 @@ def with_ray_address(words: Sequence[str]) -> list[str]:
 
 
 def flat(defaults: Mapping[str, Any] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command as typer wants it: every argument that is a group becomes one option per field.
+    """Prepares a command for typer: every argument that is a group becomes one option per field.
 
     ``defaults`` are the fields that a network alone gets from this command. The help shows them.
     """
@@ -180,7 +180,7 @@ def flat(defaults: Mapping[str, Any] | None = None) -> Callable[[Callable[..., N
 
 
 def _with_default(hint: Any, name: str, defaults: Mapping[str, Any]) -> Any:
-    """The type of an option, whose help ends with what a network alone is run with; a task may have no default."""
+    """The type of an option, with its default at the end of the help; a task may have no default."""
     if name == "task":
         value = defaults.get("task", {}).get("dataset")
     elif name == "slots":
@@ -225,6 +225,6 @@ def _scheduler_labels(texts: Sequence[str]) -> list[str]:
 
 
 def _as_yaml(value: Any) -> str:
-    """The value as YAML reads it. JSON would write an emoji as two halves, which YAML takes for two characters."""
+    """The value in YAML. JSON would write an emoji as two halves, which YAML takes for two characters."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in text)

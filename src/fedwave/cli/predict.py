@@ -58,7 +58,7 @@ def predict(
     if how.sweep:
         raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: drop it with sweep={{}}, and predict one point.")
     how = replace(how, task=how.task or TaskConfig())  # it names the rule; data are loaded only to train
-    build.check(how)
+    build.check_buildable(how)
     schedulers = build.schedulers_of(how)
     if train is not None and train not in schedulers:
         raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, schedulers)}")
@@ -74,7 +74,7 @@ def predict(
 
 
 def _check(folder: Path, out: Path | None, printing: opt.Printing) -> None:
-    """The prediction beside what a run has learnt."""
+    """Print the prediction beside the accuracies of a trained run."""
     from fedwave.experiments.report.figures.prediction import prediction_figure
 
     found = check_prediction(folder)

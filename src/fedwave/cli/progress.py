@@ -1,4 +1,4 @@
-"""How people and programs follow a run: bars on standard error, if that is a terminal, and events as JSON lines."""
+"""Ways to follow a run: bars on standard error, if that is a terminal, and events as JSON lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from rich.progress import (
     BarColumn,
@@ -25,9 +24,9 @@ from rich.text import Text
 
 from fedwave.cli.terminal import PlainConsole, print_error
 from fedwave.errors import FedwaveError
+from fedwave.experiments.run.runner import Event, Watcher
 from fedwave.plain_text import brief, visible
 
-Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
 _UNITS = "{task.percentage:>3.0f} %  {task.fields[units]} units,"
 _SECONDS = 1.0  # between two lines about progress
 
@@ -47,7 +46,7 @@ def _json_lines(events: Path | None) -> Iterator[Watcher]:
         ) from None
     last, broken = -_SECONDS, False
 
-    def write(event: dict[str, Any]) -> None:
+    def write(event: Event) -> None:
         nonlocal last, broken
         if broken or (event["event"] == "progress" and time.monotonic() - last < _SECONDS):
             return
@@ -56,7 +55,7 @@ def _json_lines(events: Path | None) -> Iterator[Watcher]:
         try:
             os.write(file, (json.dumps(event) + "\n").encode())
         except OSError as error:
-            broken = True  # a run does not fail because nobody can follow it
+            broken = True  # a run does not fail because its events cannot be written
             print_error(f"events can no longer be written: {error.strerror}; the run continues without them.")
 
     try:
@@ -105,7 +104,7 @@ def run_bar(
         task = bar.add_task(visible(description), total=None, units="-")
         reasons: set[str] = set()  # why units were abandoned
 
-        def watch(event: dict[str, Any]) -> None:
+        def watch(event: Event) -> None:
             kind, message = event["event"], event.get("message")
             units = f"{event['finished']} of {event['units']}"
             bar.update(task, completed=event["rounds"], total=event["of"], units=units)

@@ -85,12 +85,12 @@ def reproduce(
 
 
 def _draw_stored(name: str | None, stored: Path, out: Path, printing: opt.Printing) -> None:
-    """Draws what a folder holds: one result, or a folder of its own for each of several and the page."""
+    """Draws one result; of several results, each in a folder of its own, and the page."""
     from fedwave.paper.compact import compact_in, is_compact, read_compact
     from fedwave.paper.section_v import on_page, section_figure
 
     if name == "theory":
-        raise FedwaveError("--from does not go with theory, whose figures are computed anew.")
+        raise FedwaveError("--from does not go with theory, whose figures are always computed.")
     check_is_folder(stored)
     several = not is_compact(stored) and name is None
     place = stored / name if name is not None and is_compact(stored / name) else stored
@@ -147,7 +147,7 @@ def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool) ->
 
 
 def _with_data(how: Experiment) -> Experiment:
-    """The same experiment, on synthetic data if the real data are unavailable; a message says so."""
+    """The experiment, on synthetic data if the real data are unavailable; prints that."""
     from fedwave.experiments.config.build import task_of
     from fedwave.experiments.config.parts import Part
     from fedwave.learning.datasets.original_files import NoData

@@ -18,7 +18,7 @@ from fedwave.cli.progress import run_bar
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, WorkFailed
 from fedwave.experiments.analysis.captions import sentences
-from fedwave.experiments.config.build import check, network_of, schedulers_of
+from fedwave.experiments.config.build import check_buildable, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.comparison import MOST_INSTANCES, rule_remark, with_more_instances
 from fedwave.experiments.report.outputs import output_files
@@ -61,7 +61,7 @@ def run(
     stopped run. Defaults are those of a network alone; a file or preset has its own.
     """
     how = opt.experiment_of(words, asked)
-    # Without what a folder's name must not hold, so that it stays in out/.
+    # Without characters that a folder's name must not contain, so that it stays in out/.
     plain = re.sub(r"[^\w.\u0080-\U0010ffff-]+|[\s/]+", "-", how.name).strip(".-")
     execute_and_show(how, Path("out", plain or "experiment") if out is None else out, execution)
 
@@ -148,7 +148,7 @@ def resume(*, folder: opt.RunFolderPath, imports: opt.Imports = None, execution:
     """
     check_is_folder(folder)
     store = RunFolder(folder)
-    store.stored()  # raises for a folder that is not a run folder
+    store.check_begun()
     if store.is_finished():
         show_again(folder, execution)
     else:
@@ -169,7 +169,7 @@ def execute(
 ) -> Iterator[Results]:
     """Run it with a progress bar on the terminal; its folder stays locked until the end of the block.
 
-    Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and the command that
+    Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line that names the command that
     continues (``go_on``; by default `fedwave resume`).
     """
     how = execution if isinstance(execution, opt.Execution) else opt.Execution(**vars(execution))
@@ -208,7 +208,7 @@ def execute(
 
 
 def _without_task(how: Experiment, words: list[str] | None) -> Experiment:
-    """The same, only simulated; a metric of training that was not asked for gives way to the default."""
+    """The experiment without its task. The default replaces a metric of training that was not asked for."""
     if how.sweep:
         raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: use `fedwave run`, or drop it with sweep={{}}.")
     learnt = set(metric_names(training=True)) - set(metric_names())
@@ -216,5 +216,5 @@ def _without_task(how: Experiment, words: list[str] | None) -> Experiment:
     if how.task is not None and not asked and how.metric in learnt:
         how = replace(how, metric="backlog")
     how = replace(how, task=None)
-    check(how)
+    check_buildable(how)
     return how

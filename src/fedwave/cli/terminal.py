@@ -18,12 +18,12 @@ from rich.text import Text
 from fedwave.errors import WorkFailed
 from fedwave.plain_text import visible
 
-# What fedwave's own sentences hold beyond ASCII, for terminals that have no more.
+# Characters beyond ASCII in fedwave's own sentences, and their replacements on an ASCII terminal.
 _IN_ASCII = {"±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", "–": "-", "→": "->", "×": "x", "…": "..."}  # noqa: RUF001
 
 
 class OutputClosed(Exception):
-    """Nobody reads standard output any more, as after `| head -1`."""
+    """The reader of standard output has closed it, as `| head -1` does."""
 
 
 class OutputFailed(WorkFailed):
@@ -116,7 +116,7 @@ class _Guarded:
         try:
             action()
         except (OSError, ValueError) as error:  # ValueError: it is closed
-            with suppress(OSError, ValueError):  # Python would complain about what is left in it at the end
+            with suppress(OSError, ValueError):  # Python would complain about unwritten text at the end
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self._stream.fileno())
                 os.close(nowhere)
@@ -124,7 +124,7 @@ class _Guarded:
 
 
 def _end_command(error: Exception) -> None:
-    """Not by an OSError, which libraries catch in ways of their own."""
+    """Raises OutputClosed or OutputFailed; libraries would catch an OSError."""
     if isinstance(error, BrokenPipeError):
         raise OutputClosed from None
     raise OutputFailed(f"standard output cannot be written to: {getattr(error, 'strerror', None) or error}.") from None

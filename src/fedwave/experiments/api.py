@@ -14,7 +14,7 @@ from fedwave.experiments.analysis.captions import sentences
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.report.comparison import MOST_INSTANCES, Comparison, rule_remark, with_more_instances
 from fedwave.experiments.run.signals import TIMEOUT
-from fedwave.experiments.store.dataset import joined, unit_dataset
+from fedwave.experiments.store.dataset import join_units, unit_dataset
 from fedwave.files.reading import as_path
 from fedwave.metrics import MetricSet
 from fedwave.network.network import Network
@@ -74,7 +74,7 @@ def compare(
         record: Any = {"record": "summary", "metrics": watched, "labels": labels}
         traces = ((label, simulate(network, one, rounds, numbers, seed, **record)) for label, one in chosen.items())
         parts = [unit_dataset({label: trace}) for label, trace in traces]
-        return joined(parts, list(chosen), parts[0]["instance"].values.tolist())
+        return join_units(parts, list(chosen), parts[0]["instance"].values.tolist())
 
     def compared(data: xr.Dataset, said: str = "") -> Comparison:
         remark = sentences(said, rule_remark(chosen))
@@ -140,7 +140,7 @@ def run(
 
 
 def _warn(event: Event) -> None:
-    """Nobody watches, so what is worth knowing about the whole run becomes a Python warning."""
+    """Turns warnings about the whole run into Python warnings, if no progress is shown."""
     if event["event"] == "warning":
         warnings.warn(event["message"], stacklevel=2)
 

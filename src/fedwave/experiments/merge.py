@@ -19,7 +19,7 @@ from fedwave.experiments.config.sweep import points
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.diff import compare_experiments, compare_versions
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, table_names
-from fedwave.experiments.store.load import stored_results, to_dataset
+from fedwave.experiments.store.load import results_of, to_dataset
 from fedwave.experiments.store.lock import OWN_FILES, SUBFOLDERS, check_new
 from fedwave.experiments.store.verify import verify
 from fedwave.files.reading import as_path, read_bytes
@@ -29,7 +29,7 @@ from fedwave.memory import check_memory
 if TYPE_CHECKING:
     import xarray as xr
 
-_MOST_BYTES = 2**35  # of a file of a lot
+_MOST_BYTES = 2**35  # in a file of a lot
 
 
 def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
@@ -70,7 +70,7 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
     check_new(out)
     if len(folders) < 2:
         raise FedwaveError(f"{plural(len(folders), 'folder')} cannot be merged: name two or more finished run folders.")
-    lots = sorted(map(_read, folders), key=lambda lot: lot.stored().first_instance)
+    lots = sorted(map(_sound_lot, folders), key=lambda lot: lot.experiment_as_run.first_instance)
     for other in lots[1:]:
         _check_same_experiment(lots[0], other, tell)
     for before, after in pairwise(lots):
@@ -78,25 +78,26 @@ def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -
     _check_memory(lots)
     store = RunFolder(out)
     with store.locked():
-        check_new(out)  # again: now nobody else writes there
+        check_new(out)  # again: now no other process writes there
         _write(store, lots)
-        yield stored_results(out)
+        yield results_of(RunFolder(out))
 
 
-def _read(folder: Path) -> RunFolder:
+def _sound_lot(folder: Path) -> RunFolder:
+    """Opens a lot; raises FedwaveError unless it is finished and sound."""
     check_is_folder(folder)
     found = verify(folder)
     for state, fault in (("wrong", "not sound"), ("open", "not finished")):
         if texts := [one.text for one in found if one.state == state]:
             raise FedwaveError(f"{folder} is {fault}, so it cannot be merged: {texts[-1].rstrip('.')}.")
     lot = RunFolder(folder)
-    if "instances" in lot.stored().sweep:
+    if "instances" in lot.experiment_as_run.sweep:
         raise FedwaveError(f"{folder} cannot be merged: its sweep varies instances.")
     return lot
 
 
 def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[str], object]) -> None:
-    """Raises for two lots of different experiments; tells what differs and changes no number, or only last digits."""
+    """Raises FedwaveError for lots of different experiments. Tells differences that change at most last digits."""
     names = (first.path, other.path)
     found = compare_experiments(first, other, names) + compare_versions(first, other, names)
     if first.manifest.run_id != other.manifest.run_id:
@@ -107,13 +108,13 @@ def _check_same_experiment(first: RunFolder, other: RunFolder, tell: Callable[[s
             "differ in their instances can be merged."
         )
     for one in found:
-        if one.state == "note" and (one.about != "units" or first.stored().task is not None):
+        if one.state == "note" and (one.about != "units" or first.experiment_as_run.task is not None):
             tell(f"{one.text}; the first is used." if one.about == "experiment" else f"{one.text}.")
 
 
 def _check_adjacent(before: RunFolder, after: RunFolder) -> None:
     """Raises unless the instances of one lot follow those of the other."""
-    earlier, later = before.stored().instance_numbers, after.stored().instance_numbers
+    earlier, later = before.experiment_as_run.instance_numbers, after.experiment_as_run.instance_numbers
     start, end = later.start, earlier.stop
     if start < end:
         both = f"instances {start} to {min(end, later.stop) - 1}"
@@ -126,17 +127,17 @@ def _check_adjacent(before: RunFolder, after: RunFolder) -> None:
 
 
 def _check_memory(lots: Sequence[RunFolder]) -> None:
-    """Refuse results that do not fit into memory together, judged by one unit: no part is built for that."""
-    unit, how = lots[0].units()[0], lots[0].stored()
+    """Raises FedwaveError if the results do not fit into memory together, estimated from one unit."""
+    unit, how = lots[0].units()[0], lots[0].experiment_as_run
     of_run = lots[0].data(unit).nbytes / (len(unit.schedulers) * len(unit.instances))
-    runs = len(how.schedulers) * sum(lot.stored().instances for lot in lots) * len(points(how))
+    runs = len(how.schedulers) * sum(lot.experiment_as_run.instances for lot in lots) * len(points(how))
     copies = 3 if how.sweep else 2  # as memory_needs.py counts them
     check_memory(f"keeping the results of {runs:,} runs", copies * runs * of_run, "merge fewer lots")
 
 
 def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
-    """Copy tables and inputs; if that fails, nothing is left."""
-    first, at = lots[0], [lot.stored() for lot in lots]
+    """Copies tables and inputs; removes them again if that fails."""
+    first, at = lots[0], [lot.experiment_as_run for lot in lots]
     block = max(one.block or one.instances for one in at)
     whole = replace(at[0], instances=sum(one.instances for one in at), block=block)
     units = [unit for lot in lots for unit in lot.manifest.units]

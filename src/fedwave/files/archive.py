@@ -13,19 +13,54 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 
 from fedwave.errors import FedwaveError
-from fedwave.files.reading import read_json
+from fedwave.files.reading import as_path, opened, read_json
+from fedwave.files.writing import write_whole
 from fedwave.plain_text import brief
 from fedwave.types import Array
 
 HEADER, CHECKSUM = "header", "checksum"
+Groups = Mapping[str, Mapping[str, Array]]  # arrays by group and name; group "" for those without a group
 _KINDS = "biufcU"  # numbers, and texts: the header, and in arrays of users' parts
 _HEADINGS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def save_archive(path: str | Path, what: str, format: str, header: Mapping[str, Any], groups: Groups) -> Path:
+    """Writes groups of arrays and a JSON header to a .npz file, whole or not at all; messages call it ``what``."""
+    path = as_path(f"the file for {what}", path)
+    if path.suffix != ".npz":
+        raise FedwaveError(f"the file for {what} is {path.name!r}, must end in .npz.")
+    return write_whole(path, lambda file: write_archive(file, format, header, joined(groups)))
+
+
+def load_archive(path: str | Path, what: str, format: str) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
+    """Returns the header and the groups of arrays that ``save_archive`` wrote in this format."""
+    path = as_path(f"the file of {what}", path)
+    if not os.path.lexists(path):
+        raise FedwaveError(f"there is no file {path}, must be the file of {what}.")
+    with opened(path, str(path)) as (file, _):
+        header, arrays = read_archive(file, str(path), format)
+    return header, split(arrays)
+
+
+def joined(groups: Groups) -> dict[str, Array]:
+    """All arrays of the groups, as "group/name"."""
+    return {f"{group}/{name}" if group else name: array for group, own in groups.items() for name, array in own.items()}
+
+
+def split(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+    """The groups of arrays whose names ``joined`` made; a group without arrays is missing."""
+    groups: dict[str, dict[str, Array]] = {}
+    for key, array in arrays.items():
+        group, name = key.split("/", 1) if "/" in key else ("", key)
+        groups.setdefault(group, {})[name] = array
+    return groups
 
 
 def write_archive(file: IO[bytes], format: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -63,15 +98,15 @@ def read_archive(file: IO[bytes], name: str, format: str) -> tuple[dict[str, Any
 
 @contextmanager
 def refusing(name: str, format: str) -> Iterator[None]:
-    """Turns every error within the block into a FedwaveError: the file is not of this format, or is damaged."""
+    """Turns every error within the block into a FedwaveError: the file is not of this format, or is corrupt."""
     try:
         yield
     except MemoryError:
         raise
-    except Exception as error:  # damage can be in the archive, in an array or in the header
+    except Exception as error:  # corruption can be in the archive, in an array or in the header
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
         text = brief(why.rstrip("."))
-        raise FedwaveError(f"{name} is not a {format.rpartition(' ')[0]} or is damaged ({text}).") from None
+        raise FedwaveError(f"{name} is not a {format.rpartition(' ')[0]} or is corrupt ({text}).") from None
 
 
 def _add(total: Any, name: str, array: Array) -> None:

@@ -1,4 +1,4 @@
-"""Bounded readers for untrusted files: bytes, text and JSON. What they refuse raises FedwaveError."""
+"""Bounded readers for untrusted files: bytes, text and JSON. They raise FedwaveError for a file that they refuse."""
 
 from __future__ import annotations
 

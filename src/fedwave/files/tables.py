@@ -64,7 +64,7 @@ def read_array(path: str | Path, what: str) -> Array:
         mapped = np.lib.format.open_memmap(path, mode="r")
     except Exception:  # numpy fails in many ways
         raise FedwaveError(
-            f"{name} is not a .npy file of numbers, or is damaged: save one array of numbers with np.save."
+            f"{name} is not a .npy file of numbers, or is corrupt: save one array of numbers with np.save."
         ) from None
     if mapped.dtype.kind not in "biuf":
         raise FedwaveError(f"{name} holds values of type {short_repr(str(mapped.dtype))}, must hold numbers.")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedwave.errors import FedwaveError, as_int, extra_for, plural
-from fedwave.files.archive import read_archive, refusing, write_archive
-from fedwave.files.reading import as_path, opened
+from fedwave.files.archive import load_archive, refusing, save_archive, split
+from fedwave.files.reading import as_path
 from fedwave.files.writing import write_whole
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
@@ -101,15 +101,11 @@ class Curves:
 
     def save(self, path: str | Path) -> Path:
         """Write the curves, and the weights if there are any, to ``path`` (.npz): plain arrays, no pickle."""
-        path = as_path("the file for curves", path)
-        if path.suffix != ".npz":
-            raise FedwaveError(f"curves are saved as a .npz file, not {path.name!r}.")
         arrays = {name: getattr(self, name) for name in Evaluation._fields}
-        for i, model in enumerate(self.weights):
-            arrays |= {f"weights/{i}/{name}": values for name, values in model.items()}
+        weights = {f"{i}/{name}": array for i, model in enumerate(self.weights) for name, array in model.items()}
         settings = json.loads(json.dumps(dict(self.settings), default=str))
         header = {"label": self.label, "settings": settings, "metric": self.metric_name, "better": self.better}
-        return write_whole(path, lambda file: write_archive(file, _FORMAT, header, arrays))
+        return save_archive(path, "curves", _FORMAT, header, {"": arrays, "weights": weights})
 
     def save_weights(self, path: str | Path, instance: int = 0) -> Path:
         """Write the final weights of one instance, a column of the curves, to ``path`` (.safetensors).
@@ -132,15 +128,13 @@ class Curves:
     @classmethod
     def load(cls, path: str | Path) -> Curves:
         """Read curves that ``save`` wrote."""
-        path = as_path("the file of curves", path)
-        with opened(path, str(path)) as (raw, _):
-            header, arrays = read_archive(raw, str(path), _FORMAT)
+        header, groups = load_archive(path, "curves", _FORMAT)
         with refusing(str(path), _FORMAT):
-            models: dict[int, dict[str, Array]] = {}
-            for key in [key for key in arrays if key.startswith("weights/")]:
-                _, number, name = key.split("/", 2)
-                models.setdefault(int(number), {})[name] = arrays.pop(key)
-            weights = tuple(models[i] for i in range(len(models)))
+            models = split(groups.pop("weights", {}))
+            arrays = groups.pop("")
+            if groups:
+                raise ValueError(f"it has arrays of other groups: {', '.join(groups)}")
+            weights = tuple(models[str(i)] for i in range(len(models)))
             named: Mapping[str, Any] = {"metric_name": header["metric"], "better": header["better"], **arrays}
             curves = cls(header["label"], settings=header["settings"], weights=weights, **named)
             curves._check()

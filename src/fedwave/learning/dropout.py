@@ -37,7 +37,7 @@ def device_key(seed: int, instance: int, round_: int, device: int) -> int:
 
 def step_keys(keys: Tensor, step: int) -> Tensor:
     """The keys of one step of local training, each from its device's key."""
-    return _mixed(keys + step) & _LARGEST
+    return _splitmix64(keys + step) & _LARGEST
 
 
 class StepMasks:
@@ -66,7 +66,7 @@ class StepMasks:
         key = self._key
         positions = torch.arange(prod(shape), device=key.device) + self._calls * _CALL
         self._calls += 1
-        numbers = _mixed(key[..., None] + positions).bitwise_and(_LARGEST)
+        numbers = _splitmix64(key[..., None] + positions).bitwise_and(_LARGEST)
         mask = (numbers >= int(p * 2**63)).to(torch.float64) / (1 - p) if p < 1 else numbers * 0.0
         return mask.reshape(*key.shape, *shape)
 
@@ -105,7 +105,7 @@ def seeded(key: int, device: torch.device | None = None) -> Iterator[None]:
         yield
 
 
-def _mixed(x: Tensor) -> Tensor:
+def _splitmix64(x: Tensor) -> Tensor:
     """Well mixed bits of int64 numbers: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
     x = x * -7046029254386353131
     x = (x ^ _shifted(x, 30)) * -4658895280553007687

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedwave.counter_rng import within
+from fedwave.counter_rng import count_within
 from fedwave.types import Array, IntArray
 
 Tensors = dict[str, Tensor]  # by the name of the parameter or buffer
@@ -124,7 +124,7 @@ def one_per_run(runs: IntArray) -> list[IntArray]:
     >>> one_per_run(np.array([0, 0, 0, 4, 4]))
     [array([0, 3]), array([1, 4]), array([2])]
     """
-    rank = within(np.bincount(runs)[np.unique(runs)])
+    rank = count_within(np.bincount(runs)[np.unique(runs)])
     return [np.flatnonzero(rank == now) for now in range(int(rank.max(initial=-1)) + 1)]
 
 

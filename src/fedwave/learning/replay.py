@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedwave.aggregation import Uploads
-from fedwave.counter_rng import TrainingKeys, within
+from fedwave.counter_rng import TrainingKeys, count_within
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
 from fedwave.learning.curves import Curves, Evaluation
@@ -195,7 +195,7 @@ class Replay:
             first = np.where(before.any(axis=0), last + 1, 0)
         pieces = t + 1 - first
         owner = np.repeat(np.arange(len(runs)), pieces)
-        rows = np.repeat(first, pieces) + within(pieces)
+        rows = np.repeat(first, pieces) + count_within(pieces)
         counts = shards[rows, runs[owner], devices[owner]]
         places = self._training_keys(runs[owner], rows + 1, devices[owner])
         samples = self._sampler.arriving(places, counts, self._shards_before(rows, runs[owner], devices[owner]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.counter_rng import TrainingKeys, shuffled, within
+from fedwave.counter_rng import TrainingKeys, count_within, shuffled
 from fedwave.errors import FedwaveError
 from fedwave.network.partition import Labels, Partition, sample_draws
 from fedwave.types import Array, IntArray
@@ -64,7 +64,7 @@ class OwnerSampler(Sampler):
     def arriving(self, keys: TrainingKeys, counts: IntArray, before: IntArray | None = None) -> IntArray:
         assert before is not None
         sizes, users = counts * self._shard_size, np.repeat(keys.devices, counts * self._shard_size)
-        place = np.repeat(before * self._shard_size, sizes) + within(sizes)
+        place = np.repeat(before * self._shard_size, sizes) + count_within(sizes)
         return self._in_order[self._first[users] + place % self._members[users]]
 
 

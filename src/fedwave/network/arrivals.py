@@ -6,8 +6,7 @@ over several rounds, is in schedulers/posterior.py.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, check_number
 from fedwave.network.poisson import poisson_counts
+from fedwave.network.random_part import RandomPart
 from fedwave.network.recorded import Recorded, as_record
 from fedwave.rng import Block as Block  # public: users' models receive one
 from fedwave.types import FloatArray, IntArray
@@ -22,7 +22,7 @@ from fedwave.types import FloatArray, IntArray
 _MOST = 1e9  # largest recorded count: sums over any run stay exact
 
 
-class Arrivals(ABC):
+class Arrivals(RandomPart):
     """Base class of arrival models: the distribution of the count m in a round, for every rate theta.
 
     A model of your own defines ``sample``, ``chances`` and ``distribution``: "poisson", "negative-binomial" or
@@ -48,16 +48,7 @@ class Arrivals(ABC):
     """
 
     family: ClassVar[str] = "arrivals"
-    name: ClassVar[str]
     distribution: ClassVar[str]  # the distribution by which schedulers learn the rates
-
-    @property
-    def shared(self) -> bool:
-        """Do all instances have the same arrivals, as with one record for all of them?
-
-        A model of your own that draws no random numbers sets ``shared = True``.
-        """
-        return False
 
     @abstractmethod
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
@@ -65,14 +56,6 @@ class Arrivals(ABC):
 
         ``block.draw(f)`` calls f(generator, (B, U)) for each instance and stacks the results.
         """
-
-    def for_devices(self, names: Sequence[str], size: int) -> Arrivals:
-        """The model for the devices of a network, whose names are empty or one each; a log is matched by name."""
-        return self
-
-    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        """Raises FedwaveError if the model cannot cover a run; a record has a number of rounds and devices."""
-        return
 
     def mean_rates(self, rates: FloatArray) -> FloatArray:
         """The true mean of each device, ``[U]``, from the rates in the device table."""

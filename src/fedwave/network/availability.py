@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedwave.errors import FedwaveError, as_int, check_number
+from fedwave.network.random_part import RandomPart
 from fedwave.network.recorded import Recorded, as_record
 from fedwave.rng import Block
 from fedwave.types import BoolArray
 
 
-class Availability(ABC):
+class Availability(RandomPart):
     """Base class of availability models: which devices are there in a round.
 
-    The access point knows who is there when it decides, and nobody else can be picked. A device that is away does not
-    train, and its delay grows. What arrives there meanwhile is lost; with ``arrivals_while_away`` it counts as
-    arrivals of the first round back.
+    The access point knows the available devices when it decides, and picks only among them. A device that is away does
+    not train, and its delay grows. Its arrivals meanwhile are lost; with ``arrivals_while_away`` they count as arrivals
+    of the first round back.
 
     A model of your own defines ``sample``. It sets ``independent = False`` if rounds depend on each other, and
     ``shared = True`` if it draws no random numbers.
@@ -42,23 +43,13 @@ class Availability(ABC):
     """
 
     family: ClassVar[str] = "availability"
-    name: ClassVar[str]
 
     independent: ClassVar[bool] = True  # are the rounds independent of each other?
     arrivals_while_away: bool = False  # do they count as arrivals of the first round back?
 
-    @property
-    def shared(self) -> bool:
-        """Are all instances the same? A model of your own that draws no random numbers sets ``shared = True``."""
-        return False
-
     @abstractmethod
     def sample(self, block: Block, carry: Any) -> tuple[BoolArray, Any]:
-        """Who is there, ``[B, I, U]``, and the carry that the next block starts from; as ``sample`` of a Fading."""
-
-    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        """Raises FedwaveError if the model cannot cover a run; a record has a number of rounds and devices."""
-        return
+        """Returns which devices are there, ``[B, I, U]``, and the carry for the next block; see ``Fading.sample``."""
 
 
 @dataclass(frozen=True)

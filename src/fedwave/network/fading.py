@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, check_number
+from fedwave.network.random_part import RandomPart
 from fedwave.network.recorded import Recorded, as_record
 from fedwave.rng import Block as Block  # public: users' models receive one
 from fedwave.types import Array, FloatArray
@@ -20,7 +21,7 @@ _QUARTERS = np.array([0.25, 0.5, 0.75])
 _TRIES_SAMPLED = 200_000
 
 
-class Fading(ABC):
+class Fading(RandomPart):
     """Base class of fading models: the distribution of the power gains h, with mean 1 unless the class says otherwise.
 
     A model of your own defines ``sample`` and ``fresh``. Where rounds depend on each other it also sets
@@ -43,20 +44,10 @@ class Fading(ABC):
     """
 
     family: ClassVar[str] = "fading"
-    name: ClassVar[str]
 
     independent: ClassVar[bool] = True  # are the rounds independent of each other?
 
     absolute: bool = False  # does ``sample`` return linear SNRs in place of gains?
-
-    @property
-    def shared(self) -> bool:
-        """Do all instances have the same gains, as with one record for all of them?
-
-        A model of your own that draws no random numbers sets ``shared = True``. Confidence intervals then do not count
-        its instances as independent.
-        """
-        return False
 
     @abstractmethod
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
@@ -74,14 +65,6 @@ class Fading(ABC):
     def mean_snr(self) -> FloatArray:
         """The mean SNR of each device, linear, ``[U]``; only of an absolute fading."""
         raise NotImplementedError
-
-    def for_devices(self, names: Sequence[str], size: int) -> Fading:
-        """The model for the devices of a network, whose names are empty or one each; a log is matched by name."""
-        return self
-
-    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        """Raises FedwaveError if the model cannot cover a run; a record has a number of rounds and devices."""
-        return
 
     def quartiles(self) -> tuple[float, float, float]:
         """The quartiles of the gain."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _GAPS, _ALIGN, _WITHOUT = ("hold", "zero", "interpolate", "error"), ("start", "clock"), ("error", "silent", "drop")
 _LEAST_SNR = 1e-29  # the mean SNR of a device that never has a channel
-_MOST_ROUNDS = 100_000_000
 _SHOWN = 100  # devices that a summary prints
 _NAMED = 8  # devices that a sentence names
 
@@ -92,13 +91,12 @@ class LogSummary:
         return found
 
     def __str__(self) -> str:
-        rows = self.devices.loc[list(self.used[:_SHOWN])]
+        rows = self.devices.loc[list(self.used)]
         rows = rows.rename(columns={"longest_gap": "longest gap", "mean": f"mean {self.value}"})
         rows["filled"] = [f"{100 * share:.1f} %" for share in rows["filled"]]
+        table = rows.to_string(float_format="{:.2f}".format, max_rows=_SHOWN) if self.used else ""
         first, second, *notes = self.sentences
-        more = [f"and {len(self.used) - _SHOWN} more"] if len(self.used) > _SHOWN else []
-        table = [rows.to_string(float_format=lambda number: f"{number:.2f}"), *more] if self.used else []
-        return "\n".join([first, second, *table, *notes])
+        return "\n".join([first, second, *filter(None, [table]), *notes])
 
     __repr__ = __str__
 
@@ -129,18 +127,16 @@ class _Log:
         fits = record.ndim == 2 and rounds.dtype.kind in "iu" and rounds.shape == record.shape[1:]
         if not fits or np.any((rounds < 0) | (rounds > len(record))) or len(names) not in (0, rounds.size):
             raise FedwaveError(f"the record of a log has shape {record.shape}, which does not fit its devices.")
-        odd = [name for name in names if not isinstance(name, str) or not name.isprintable()]
-        if odd:
-            raise FedwaveError(
-                f"a device of the log is called {short_repr(odd[0])}, must be a printable text of one line."
-            )
+        for name in names:
+            if not isinstance(name, str) or not name.isprintable():
+                raise FedwaveError(f"a device of the log is called {short_repr(name)}, must be a printable text.")
         _check_choice("offset", self.offset, (None, "random"))
         _check_choice("without", self.without, _WITHOUT)
         if self.offset and not self.repeat:
             raise FedwaveError("offset is 'random', but repeat is false: a log with offsets repeats; leave repeat out.")
         freeze(rounds)
-        for name, value in (("record", record), ("rounds", rounds), ("devices", names)):
-            object.__setattr__(self, name, value)
+        for field_, value in (("record", record), ("rounds", rounds), ("devices", names)):
+            object.__setattr__(self, field_, value)
 
     def __repr__(self) -> str:
         spread = f"{self.rounds.min():,} to {self.rounds.max():,} rounds"
@@ -153,55 +149,52 @@ class _Log:
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         """Raises FedwaveError if the log does not cover a run."""
-        shortest = int(np.argmin(np.where(self.rounds == 0, len(self.record) + 1, self.rounds)))
-        if not self.repeat and 0 < self.rounds[shortest] < rounds:
-            name = listed(self.devices[shortest : shortest + 1], 1)
+        short = np.flatnonzero((self.rounds > 0) & (self.rounds < rounds))
+        if short.size and not self.repeat:
+            u = short[self.rounds[short].argmin()]
             raise FedwaveError(
-                f"the log of device {name} covers {self.rounds[shortest]} rounds but the run has {rounds}: let it "
-                "repeat (repeat=True), or run fewer rounds."
+                f"the log of device {listed(self.devices[u : u + 1], 1)} covers {self.rounds[u]} rounds but the run "
+                f"has {rounds}: let it repeat (repeat=True), or run fewer rounds."
             )
 
     def for_devices(self, names: Sequence[str], size: int) -> Self:
         """The part for the devices of a network, matched by name; without names, for the first ``size`` in the log."""
         if not self.devices:  # one trace for all: each begins at a place of its own
-            length, names = len(self.record), names or [str(u + 1) for u in range(size)]
+            length = len(self.record)
             rows = (np.arange(length)[:, None] + np.arange(size) * length // size) % length
-            return self._with(self.record[rows, 0], np.full(size, length), tuple(names))
+            called = tuple(names or (str(u + 1) for u in range(size)))
+            return self._with(self.record[rows, 0], np.full(size, length), called, self.summary)
         if self.rounds.all() and self.rounds.size == size and tuple(names or self.devices) == self.devices:
             return self
         place = {name: at for at, name in enumerate(self.devices)}
-        by_number = self.rounds.size == size and self.devices == tuple(str(u + 1) for u in range(size))
-        if names and not (by_number and place.keys().isdisjoint(names)):  # a table without headings has numbers
-            chosen, called = np.array([place.get(name, -1) for name in names]), tuple(names)
+        numbered = list(self.devices) == [str(u + 1) for u in range(self.rounds.size)]  # its table has no headings
+        if names and not (numbered and place.keys().isdisjoint(names)):
+            chosen = np.array([place.get(name, -1) for name in names])
         else:
-            kept = np.flatnonzero(self.rounds) if self.without == "drop" else np.arange(self.rounds.size)
+            kept = np.flatnonzero((self.rounds > 0) | (self.without != "drop"))
             chosen = kept[:size]
-            called = tuple(names or (self.devices[at] for at in chosen))
             if len(kept) < size:
                 raise FedwaveError(
                     f"the log has {plural(len(kept), 'device')}{' with values' if self.without == 'drop' else ''}, but "
                     f"the network has {size}: give the network {plural(len(kept), 'device')}, or add logs."
                 )
+        called = tuple(names or (self.devices[at] for at in chosen))
         rounds = np.where(chosen < 0, 0, self.rounds[chosen])
-        empty = [name for name, length in zip(called, rounds, strict=True) if not length]
+        empty = tuple(name for name, length in zip(called, rounds, strict=True) if not length)
         if empty and self.without != "silent":
-            unknown = any(name not in place for name in empty)
-            known = f"; its devices are {listed(self.devices, _NAMED)}" if unknown else ""
+            known = f"; its devices are {listed(self.devices, _NAMED)}" if -1 in chosen else ""
             drop = "" if names else ", or without='drop' to leave them out"
             raise FedwaveError(
                 f"the log has no value for {plural(len(empty), 'device')}: {listed(empty, _NAMED)}{known}: give "
                 f"without='silent' to keep such devices, never heard{drop}."
             )
-        record = self.record[: max(1, int(rounds.max()))][:, chosen] * (rounds > 0)
-        made = self._with(record, rounds, called)
-        if made.summary is not None:
-            used = tuple(self.devices[at] for at in chosen[rounds > 0])
-            object.__setattr__(made, "summary", replace(made.summary, used=used, silent=tuple(empty)))
-        return made
+        used = tuple(self.devices[at] for at in chosen[rounds > 0])
+        summary = self.summary and replace(self.summary, used=used, silent=empty)
+        return self._with(self.record[: max(1, rounds.max())][:, chosen] * (rounds > 0), rounds, called, summary)
 
-    def _with(self, record: Array, rounds: IntArray, devices: tuple[str, ...]) -> Self:
+    def _with(self, record: Array, rounds: IntArray, devices: tuple[str, ...], summary: LogSummary | None) -> Self:
         made = replace(self, record=record, rounds=rounds, devices=devices)
-        object.__setattr__(made, "summary", self.summary)
+        object.__setattr__(made, "summary", summary)
         return made
 
     def _means(self) -> FloatArray:
@@ -300,38 +293,33 @@ def read_log(
     offset: str | None = None,
     without: str = "error",
     noise_dbm: float = -125.0,
-    missing: Sequence[str] = (),
     time_format: str | None = None,
 ) -> LogFading | LogArrivals:
     """Reads a measured log as a fading, or with ``value="count"`` as arrivals; ``.summary`` says what was found.
 
-    Layouts: a CSV table with a row per time and device, or with a column per device; a folder, a pattern such as
-    "drives/*.csv", a list or a mapping {name: file} with one file per device, which is called like the file; .npz with
-    such columns as arrays; a DataFrame; an ns-3 fading trace (.fad). Devices are matched by name.
+    docs/measurements.md shows the layouts. Devices are matched by name.
 
-    Parameters:
-
-    * ``path``: the file, folder, pattern, list, mapping or DataFrame
+    * ``path``: a CSV or .npz file, or an ns-3 fading trace (.fad); a folder, a pattern such as "drives/*.csv", a list
+      or a mapping {name: file} with a file per device; a DataFrame
     * ``devices``: a Network or DeviceTable with names, a list of names, or a number: the first ones in the log.
       None: a Network chooses its own when it is given the part
-    * ``value``: "snr_db", "rsrp_dbm", "gain_db", "gain" or "count". SNR is absolute: the network needs no distance.
+    * ``value``: "snr_db", "rsrp_dbm", "gain_db", "gain" or "count". On a measured SNR, distances have no effect.
       A gain is multiplied by the mean SNR of the device
     * ``time``, ``device``, ``column``: headings of times, device names and values. None as ``time``: a row is a round
-    * ``every``: the length of a round, such as "1s", "100ms" or seconds. The mean of its values counts, in their unit;
-      counts are added up
+    * ``every``: the length of a round, such as "1s", "100ms" or seconds. A round gets the mean of its values, in their
+      unit, or the sum of its counts
     * ``gaps``: what a round without a value gets. "hold": the value before it, or at the beginning the first one;
       "zero": SNR or gain 0, no arrivals; "interpolate": between its neighbours, in the log's unit; "error": refuses.
       None: "zero" for counts, else "hold"
-    * ``align``: "start": every device's log begins in round 1, on whichever day it was measured; "clock": round 1 is
-      the first time of the whole log
+    * ``align``: "start": each device's log begins in round 1, on whichever day it was measured; "clock": round 1 is the
+      first time of the whole log, as always in a table with a column per device
     * ``repeat``: does a device's log begin again after its end? If not, no run may be longer than the shortest log
-    * ``offset``: "random": every instance begins at random places, a device each at its own, or with a common clock all
-      at the same. None: all instances begin at the start, and intervals do not cover the log
+    * ``offset``: "random": each instance begins at random places, each device at its own, or with a common clock all at
+      the same. None: all instances begin at the start, and intervals do not cover the log
     * ``without``: devices without any value. "error": refuses; "silent": they stay, without a channel or arrivals;
       "drop": leaves them out, where ``devices`` is a number or the network has no names
-    * ``noise_dbm``: with "rsrp_dbm": the noise of a resource element, by which SNR = RSRP - noise; -125 dBm is thermal
+    * ``noise_dbm``: with "rsrp_dbm": the noise of a resource element, so that SNR = RSRP - noise. -125 dBm is thermal
       noise in 15 kHz and a noise figure of 7 dB
-    * ``missing``: texts for "no value" beside empty fields, "-", "nan" and the like, such as "2147483647"
     * ``time_format``: how times are written, as strptime has it, such as "%d/%m/%Y %H:%M:%S"
 
     >>> import fedwave as fw
@@ -347,10 +335,9 @@ def read_log(
     >>> fw.paper_network(devices=[fw.Device(1, 100, name="bus")], slots=1, fading=channel).mean_snr.round(1)
     array([8.4])
     """
-    _check_choice("value", value, tuple(COLUMNS))
     gaps = gaps or ("zero" if value == "count" else "hold")
-    _check_choice("gaps", gaps, _GAPS)
-    _check_choice("align", align, _ALIGN)
+    for what, given, known in (("value", value, tuple(COLUMNS)), ("gaps", gaps, _GAPS), ("align", align, _ALIGN)):
+        _check_choice(what, given, known)
     check_number("noise_dbm", noise_dbm, ">= -300", "<= 100", note=" (dBm)")
     if value == "count" and gaps in ("hold", "interpolate"):
         raise FedwaveError(f"gaps is {gaps!r}, but counts are not repeated in gaps: use 'zero' or 'error'.")
@@ -359,24 +346,26 @@ def read_log(
     for what, heading in (("time", time), ("device", device), ("column", column), ("time_format", time_format)):
         if not isinstance(heading, str) and (heading is not None or what == "device"):
             raise FedwaveError(f"{what} is {short_repr(heading)}, must be a text.")
-    if not is_list(missing):
-        raise FedwaveError(f"missing is {short_repr(missing)}, must be a list of texts.")
-    part: LogFading | LogArrivals
     step = _as_ns(every)
     if isinstance(path, (str, Path)) and str(path).lower().endswith(".fad"):
-        part = _of_fading_trace(Path(path), value, step, gaps, repeat, offset)
+        if value != "gain_db":
+            raise FedwaveError(f"value is {value!r}, but {path} is a fading trace of gains in dB: use value='gain_db'.")
+        rows, value = read_fading_trace(Path(path)), "gain"
+        names: tuple[str, ...] = ()  # the trace is that of all devices
     else:
-        rows = read_rows(path, Columns(value, column, time, device, tuple(missing), time_format, step))
-        common_clock = align == "clock" or rows.shared_clock
-        rounds, grid, summary = _resampled(rows, value, step, gaps, common_clock)
-        common = (repeat, offset, common_clock, without)
-        if value == "count":
-            part = LogArrivals(grid, rounds, tuple(rows.devices), *common)
-        else:
-            shift = {"snr_db": 0.0, "gain_db": 0.0, "rsrp_dbm": -noise_dbm}
-            linear = grid if value == "gain" else 10 ** ((grid + shift[value]) / 10)  # no value is -inf dB
-            part = LogFading(linear, rounds, tuple(rows.devices), *common, value in ("snr_db", "rsrp_dbm"))
-        object.__setattr__(part, "summary", summary)
+        rows = read_rows(path, Columns(value, column, time, device, time_format, step))
+        names = tuple(rows.devices)
+    common_clock = bool(names) and (align == "clock" or not rows.column)
+    rounds, grid, summary = _resampled(rows, value, step, gaps, common_clock)
+    common = (rounds, names, repeat, offset, common_clock, without)
+    part: LogFading | LogArrivals
+    if value == "count":
+        part = LogArrivals(grid, *common)
+    else:
+        shift = -noise_dbm if value == "rsrp_dbm" else 0.0
+        linear = grid if value == "gain" else 10 ** ((grid + shift) / 10)  # no value is -inf dB
+        part = LogFading(linear, *common, absolute=value in ("snr_db", "rsrp_dbm"))
+    object.__setattr__(part, "summary", summary)
     if devices is None:
         return part
     table = getattr(devices, "table", devices)
@@ -384,82 +373,56 @@ def read_log(
         return part.for_devices(table.name, len(table))
     if not is_list(devices):
         return part.for_devices((), as_int("devices (a network, a list of names, or a number)", devices, 1))
-    names = tuple(str(getattr(one, "name", one)) for one in devices)
-    if not names or len(set(names)) < len(names):
+    asked = [str(getattr(one, "name", one)) for one in devices]
+    if not asked or len(set(asked)) < len(asked):
         raise FedwaveError(f"devices is {short_repr(devices)}, must be a list of different names.")
-    return part.for_devices(names, len(names))
+    return part.for_devices(asked, len(asked))
 
 
 LogFading.from_file = staticmethod(read_log)
 LogArrivals.from_file = staticmethod(partial(read_log, value="count"))
 
 
-def _of_fading_trace(path: Path, value: str, step: int, gaps: str, repeat: bool, offset: str | None) -> LogFading:
-    """The gains of an ns-3 fading trace, with a sample each millisecond."""
-    import pandas as pd
-
-    if value != "gain_db":
-        raise FedwaveError(f"value is {value!r}, but {path} is a fading trace of gains in dB: use value='gain_db'.")
-    gains = read_fading_trace(path)
-    table = pd.DataFrame({"device": path.stem, "time": np.arange(gains.size) * 10**6, "value": gains})
-    rounds, grid, summary = _resampled(Rows(table, [path.stem]), "gain", step, gaps, True)
-    part = LogFading(grid, rounds, (), repeat, offset, absolute=False)
-    object.__setattr__(part, "summary", summary)
-    return part
-
-
 def _resampled(rows: Rows, value: str, step: int, gaps: str, clock: bool) -> tuple[IntArray, FloatArray, LogSummary]:
     """The rounds of each device ``[U]``, 0 without any value; its values ``[T, U]``; and what was found."""
     import pandas as pd
 
-    table, many, groups = rows.table, len(rows.devices), rows.table.groupby("device")
+    table, added_up = rows.table, value == "count"
+    start, end = (int(one) for one in table["time"].agg(["min", "max"]))
+    times = table.groupby("device")["time"].agg(["min", "max"]).loc[rows.devices]
     if clock:
-        first, last = table["time"].min(), pd.Series(table["time"].max(), index=rows.devices)
-    else:
-        first, last = groups["time"].transform("min"), groups["time"].max()[rows.devices]
-        last -= groups["time"].min()[rows.devices]
-    length = ((last - first if clock else last) // step + 1).to_numpy(np.int64)
+        times = times.assign(min=start, max=end)
+    length = ((times["max"] - times["min"]) // step + 1).to_numpy(np.int64)
     longest = int(length.max())
-    if longest > _MOST_ROUNDS:
-        raise FedwaveError(
-            f"the log spans {longest:,} rounds of {step / 1e9:g} s, must be at most {_MOST_ROUNDS:,}: give a longer "
-            "every, or check the times (of logs of different days, align='start')."
-        )
-    check_memory("the log", 40.0 * longest * many, "give a longer every, or align='start'")
-    cells = table.assign(round=(table["time"] - first) // step).dropna(subset="value").groupby(["round", "device"])
-    cells = cells["value"].sum() if value == "count" else cells["value"].mean()
+    hint = "give a longer every, or check the times (of logs of different days, align='start')"
+    check_memory(f"the log of {longest:,} rounds of {step / 1e9:g} s", 40.0 * longest * len(rows.devices), hint)
+    number = (table["time"] - table["device"].map(times["min"])) // step
+    cells = table.assign(round=number).dropna().groupby(["round", "device"])["value"]
+    cells = cells.sum() if added_up else cells.mean()
     grid = cells.unstack().reindex(index=range(longest), columns=rows.devices)
     measured = grid.notna().to_numpy()
     rounds = np.where(measured.any(axis=0), length, 0)
     gap = (np.arange(longest)[:, None] < length) & ~measured
-    found = pd.DataFrame({"values": groups["value"].count()[rows.devices], "rounds": rounds})
+    values = table.groupby("device")["value"].agg(["count", "sum", "mean"]).loc[rows.devices]
+    found = pd.DataFrame({"values": values["count"], "rounds": rounds}).rename_axis(None)
     found["filled"] = gap.sum(axis=0) / length
-    found["longest_gap"] = [_longest_run(gap[:, u]) for u in range(many)]
-    means = groups["value"].sum() if value == "count" else groups["value"].mean()
-    found["mean"] = means[rows.devices] / (length if value == "count" else 1)
-    open_gaps = gap.any(axis=0) & (rounds > 0)  # a device without any value is another matter
-    if gaps == "error" and open_gaps.any():
-        u = int(open_gaps.argmax())
-        name, first_gap = listed(rows.devices[u : u + 1], 1), int(gap[:, u].argmax()) + 1
+    found["longest_gap"] = [int(np.diff(np.flatnonzero(np.r_[True, ~one, True])).max()) - 1 for one in gap.T]
+    found["mean"] = values["sum"] / length if added_up else values["mean"]
+    missing = gap.sum(axis=0) * (rounds > 0)  # a device without any value is another matter
+    if gaps == "error" and missing.any():
+        u = int((missing > 0).argmax())
         raise FedwaveError(
-            f"the log of device {name} has no value in {gap[:, u].sum():,} of {length[u]:,} rounds, the first is round "
-            f"{first_gap}: fill gaps with gaps='hold', or give a longer every."
+            f"the log of device {listed(rows.devices[u : u + 1], 1)} has no value in {missing[u]:,} of {length[u]:,} "
+            f"rounds, the first is round {gap[:, u].argmax() + 1}: fill gaps with gaps='hold', or give a longer every."
         )
     if gaps == "interpolate":
         grid = grid.interpolate(limit_direction="both")
     elif gaps == "hold":
         grid = grid.ffill().bfill()
-    empty = -np.inf if value.endswith(("_db", "_dbm")) else 0.0
-    values = grid.to_numpy(np.float64, na_value=np.nan)
-    start, end = (_time_text(int(one)) for one in (table["time"].min(), table["time"].max()))
+    filled = grid.fillna(-np.inf if value.endswith(("_db", "_dbm")) else 0.0).to_numpy(np.float64)
     used = tuple(found.index[rounds > 0])
-    summary = LogSummary(value, rows.column, step / 1e9, gaps, start, end, found.rename_axis(None), used)
-    return rounds, np.where(np.isnan(values), empty, values), summary
-
-
-def _longest_run(gap: BoolArray) -> int:
-    """The most gaps in a row."""
-    return int(np.diff(np.flatnonzero(np.concatenate([[True], ~gap, [True]]))).max()) - 1
+    span = (_time_text(start), _time_text(end))
+    return rounds, filled, LogSummary(value, rows.column, step / 1e9, gaps, *span, found, used)
 
 
 def _as_ns(every: Any) -> int:
@@ -467,9 +430,8 @@ def _as_ns(every: Any) -> int:
 
     try:
         step = pd.Timedelta(every) if isinstance(every, str) else pd.Timedelta(seconds=float(every))
-        length = int(step.as_unit("ns").value)
-        if length > 0:
-            return length
+        if step > pd.Timedelta(0):
+            return int(step.as_unit("ns").value)
     except (ValueError, TypeError, OverflowError):
         pass
     raise FedwaveError(f"every is {short_repr(every)}, must be a time > 0, such as '1s', '100ms' or 0.1 (seconds).")

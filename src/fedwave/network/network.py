@@ -18,23 +18,23 @@ from fedwave.network.availability import Always, Availability
 from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh
 from fedwave.network.plausible import warn_if_implausible
+from fedwave.network.random_part import RandomPart
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, Problem, checked, freeze
 
-_FADING, _SUCCESS, _ARRIVALS, _ALWAYS = (
-    Rayleigh(),
-    Turbo(),
-    Poisson(),
-    Always(),
-)  # the defaults; a frozen part can be shared
+# The defaults. A frozen part can be shared.
+_FADING = Rayleigh()
+_SUCCESS = Turbo()
+_ARRIVALS = Poisson()
+_ALWAYS = Always()
 _DEFAULT_SLOTS = 5
 _LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkPlanning:
-    """What a scheduler may know of the coming rounds of one network: implements ``Planning`` (types.py)."""
+    """The probabilities of the coming rounds of one network: implements ``Planning`` (types.py)."""
 
     fading: Fading
     success: SuccessModel
@@ -110,7 +110,7 @@ class Network:
             if isinstance(value, (str, Mapping)):
                 value = registry.build(name, value)
                 object.__setattr__(self, name, value)
-            if isinstance(value, (Fading, Arrivals)):
+            if isinstance(value, RandomPart):
                 value = value.for_devices(self.table.name, self.size)
                 object.__setattr__(self, name, value)
             if not isinstance(value, base):
@@ -118,7 +118,7 @@ class Network:
                     f"{name} is {value!r}, must be a {base.__name__} object or a name, such as {example!r}."
                 )
             try:
-                hash(value)  # what is planned for a network is kept by its parts
+                hash(value)  # plans for a network are cached by its parts
             except TypeError as error:
                 raise FedwaveError(
                     f"{name} is a {type(value).__name__} that cannot be hashed ({error}): write "
@@ -168,10 +168,10 @@ class Network:
         return out
 
     @property
-    def chance(self) -> tuple[str, ...]:
-        """What differs at random between instances.
+    def random_parts(self) -> tuple[str, ...]:
+        """The parts of the world that differ at random between instances.
 
-        One or more of "gains", "arrivals", "uploads" (at a given SNR), "broadcasts" and "availability".
+        Any of "gains", "arrivals", "uploads" (at a given SNR), "broadcasts" and "availability".
         """
         missing = np.asarray(self.table.miss_probability)
         differs = {
@@ -190,10 +190,10 @@ class Network:
 
     def __repr__(self) -> str:
         w = self.slots if isinstance(self.slots, int) else f"{len(self.slots)} values, one a round"
-        devices = "1 device" if self.size == 1 else f"{self.size} devices"
         away = "" if self.always_available else f"\n  availability {self.availability!r}"
         return (
-            f"Network: {devices}, W = {w}, {self.rates.sum():g} shards a round, gamma = {self.gamma:g}\n"
+            f"Network: {plural(self.size, 'device')}, W = {w}, {self.rates.sum():g} shards a round, "
+            f"gamma = {self.gamma:g}\n"
             f"  fading {self.fading!r}, success {self.success!r}, arrivals {self.arrivals!r}"
             f"{away}{self.table.others()}"
         )
@@ -202,7 +202,7 @@ class Network:
         return f"<pre>{escape(repr(self))}</pre>{self.table._repr_html_()}"
 
     def _check_mean_snr(self) -> None:
-        with np.errstate(all="ignore"):  # what overflows is reported below
+        with np.errstate(all="ignore"):  # an overflow is reported below
             decibels = 10 * np.log10(self.mean_snr)
         fine = np.abs(decibels) <= 300
         if not np.all(fine):

@@ -52,7 +52,7 @@ class World:
         self._labels = labels
         self.block_rounds = block_rounds(network.size)
         self._shape = (self.block_rounds, ids.size, network.size)
-        # Has the world a memory: must the rounds before a block be drawn to draw it?
+        # True if a block can be drawn only after the blocks before it.
         away = network.availability
         self._remembers = not (network.fading.independent and away.independent) or away.arrivals_while_away
         # The memory that a block starts from, by the number of the block: the last one drawn, and the next one.
@@ -99,9 +99,9 @@ class World:
         return checked(self._labels, "label counts", counts, shape, whole=True)
 
     def _remembered(self, number: int, carry: Any) -> tuple[FloatArray, tuple[Any, Any], Any]:
-        """What a block has that may depend on earlier blocks: gains, (who is there, arrivals), and the memory after it.
+        """Draws the parts of a block that may depend on earlier blocks: gains, (availability, arrivals), memory.
 
-        Who is there is None if all devices always are. Arrivals are None if they do not depend on earlier blocks.
+        Availability is None if all devices are always there. Arrivals are None if they do not depend on earlier blocks.
         """
         if self.network.always_available:
             gain, after = self._gains(number, carry)

@@ -181,7 +181,7 @@ def parse(family: str, part: Spec) -> dict[str, Any]:
 
 
 def text(part: Any) -> str:
-    """A part in one line, as ``parse`` reads it; of an object with the parameters that are not its defaults.
+    """One line that ``parse`` reads back. For an object, parameters at their defaults are left out.
 
     >>> text({"name": "balsa", "prior": {"name": "gamma", "shape": 2.0, "rate": 1}})
     'balsa:prior=gamma:shape=2;rate=1'

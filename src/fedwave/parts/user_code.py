@@ -5,7 +5,6 @@ A file is executed from its text, so a worker that shares no disk with the user 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import sysconfig
@@ -18,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from fedwave.errors import FedwaveError, error_text, writes_into_input
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import read_bytes
 from fedwave.parts import registry
 
@@ -93,7 +93,7 @@ def find_named(wanted: Mapping[str, str], given: Collection[str]) -> tuple[dict[
     paths = [os.path.abspath(one) for one in given if not is_module(one)]
     texts = {path: one.text for path, one in _imports.items() if not is_module(path)}
     texts |= {path: read_source(path) for path in paths}
-    by_checksum = {checksum(text): (path, text) for path, text in texts.items()}
+    by_checksum = {sha256(text.encode()): (path, text) for path, text in texts.items()}
     found = {name: by_checksum[one] for name, one in wanted.items() if one in by_checksum}
     modules = {name for name in wanted if is_module(name) and (name in given or name in sys.modules)}
     return found, [name for name in wanted if name not in found.keys() | modules]
@@ -169,11 +169,6 @@ def read_source(path: str) -> str:
         raise FedwaveError(f"parts file {path} cannot be read: {error}.") from None
 
 
-def checksum(text: str) -> str:
-    """The SHA-256 checksum of the file with this text."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def failure_in_user_code(error: BaseException) -> FedwaveError | None:
     """The FedwaveError for an error that was raised in a user's file; None if it was raised elsewhere."""
     parts = [part for own in registry.own().values() for part in own.values()]
@@ -196,7 +191,7 @@ def failure_in_user_code(error: BaseException) -> FedwaveError | None:
 
 def _execute(path: str, text: str) -> None:
     # The same name in every process, and no other file's.
-    name = f"{_PREFIX}{Path(path).stem}_{checksum(path)[:12]}"
+    name = f"{_PREFIX}{Path(path).stem}_{sha256(path.encode())[:12]}"
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module  # dataclasses look their module up there

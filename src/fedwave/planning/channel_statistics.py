@@ -1,7 +1,7 @@
-"""What a planning scheduler knows of the coming rounds, compared by content and not by object.
+"""The probabilities of the coming rounds that a planning scheduler knows, compared by content and not by object.
 
 A network is built again when a trace is extended. Two ChannelStatistics with the same probabilities are equal,
-so what was solved for the first network is found again.
+so the solutions for the first network are found again.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _MOST_WORK = 10**9  # values computed in one sweep over all states: about a seco
 
 @dataclass(frozen=True, eq=False)
 class ExactRound:
-    """What can happen in a round: channel levels, arrivals, decisions."""
+    """The possible events of a round: channel levels, arrivals, decisions."""
 
     levels: tuple[tuple[FloatArray, FloatArray], ...]  # of each device: p, and its probability
     slots: int

@@ -186,7 +186,7 @@ class ExactPlan:
 
 @lru_cache(maxsize=32)  # by object: a decision must not compute all levels again
 def _contents(planning: Planning, name: str) -> tuple[bytes, bytes]:
-    """What a plan depends on, so that equal networks share their plans."""
+    """The values that a plan depends on, so that equal networks share their plans."""
     levels = fine_levels(planning, name)
     return levels.tobytes(), planning.arrival_chances(_SAMPLE_RATES, _SAMPLE_COUNTS).tobytes()
 

@@ -48,7 +48,7 @@ class Axis:
 
 
 class WorthTables(ABC):
-    """What an upload is worth at any rates and prices, and the price at which the devices use the slots."""
+    """The worth of an upload at any rates and prices, and the price at which the devices use the slots."""
 
     row: IntArray  # [S] row of each channel in the tables
 

@@ -148,7 +148,7 @@ def long_run_shares(rates: FloatArray) -> FloatArray:
 
 
 def _weighs_by_share(rule: Aggregation) -> bool:
-    """Are the weights c r(d), also beside other devices?"""
+    """True if the rule weighs every upload by c r(d), whatever other devices upload."""
     delivered = np.array([[True, True, False, True], [False, True, True, False]])
     learned = np.array([[3, 5, 9, 1], [40, 7, 2, 11]])
     delay = np.array([[1, 4, 2, 90], [3, 1, 17, 2]])
@@ -201,7 +201,7 @@ class MassObjective(Objective[MassSolutions]):
         return unit_mass(classes) * solutions.cost
 
     def first_guess(self, classes: DeviceClasses, slots: float, levels: Levels) -> tuple[float, float]:
-        # As many devices as there are slots deliver fresh shards.
+        # The guess: the devices with the highest rates, one per slot, deliver fresh shards.
         order = np.argsort(-classes.theta)
         among = np.searchsorted(np.cumsum(classes.count[order]), slots)
         return float(unit_mass(classes)[order][min(int(among), order.size - 1)]), 2.0

@@ -63,7 +63,7 @@ class DeviceClasses:
 
 
 class Objective(ABC, Generic[SolutionsT]):
-    """What a device pays beside its transmissions; docs/architecture.md explains how to add one.
+    """The cost of a device beside its transmissions; docs/architecture.md explains how to add one.
 
     Derive a frozen dataclass: solutions are cached by the objective.
     """

@@ -23,11 +23,11 @@ class Scheduler(ABC):
 
         state <- learn(state, seen, draws)              what the last round's uploads have shown
         a     =  the W largest of priority(state, seen, draws), ``[I, U]``, equal ones in a drawn order;
-                 nobody who is away, and no priority of minus infinity (below 0 with ``idles``): slots may stay empty
+                 never a device that is away or has priority minus infinity (below 0 with ``idles``)
         state <- remember(state, seen, a)
 
     ``needs`` names what the Observation holds beside counts of deliveries: "channel", "backlog", "rates", "learner",
-    "statistics", "labels" (``types.INFORMATION``). Parameters are the fields of a frozen dataclass; all that evolves
+    "planning", "labels" (``types.INFORMATION``). Parameters are the fields of a frozen dataclass; all that evolves
     is in the state, a mapping of arrays whose first axis is the instance. The arrays that a method is given are
     read-only: return new ones.
 
@@ -87,7 +87,7 @@ class Scheduler(ABC):
         return self
 
     def beliefs(self, state: State) -> State:
-        """What a Trace keeps of the state with ``beliefs=True``."""
+        """The part of the state that a Trace keeps with ``beliefs=True``."""
         return {}
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
@@ -154,26 +154,26 @@ def _from_policy(
     return made
 
 
-def scheduler_names(learner: bool = True) -> tuple[str, ...]:
-    """The registered names; ``learner=False`` keeps those that run on any network by themselves.
+def scheduler_names(standalone: bool = False) -> tuple[str, ...]:
+    """The registered names; ``standalone=True`` keeps those that run on any network by themselves.
 
     This leaves out schedulers that run only in lock step with training, only with labels, or only on small networks.
 
     >>> import fedwave as fw
     >>> fw.scheduler_names()[:3]
     ('alsa-pi', 'balsa', 'balsa-po')
-    >>> "update-aware" in fw.scheduler_names(), "update-aware" in fw.scheduler_names(learner=False)
+    >>> "update-aware" in fw.scheduler_names(), "update-aware" in fw.scheduler_names(standalone=True)
     (True, False)
     """
     every = registry.names("scheduler")
-    if learner:
+    if not standalone:
         return every
     kinds = {name: registry.find("scheduler", name) for name in every}
     return tuple(n for n, kind in kinds.items() if not ({"learner", "labels"} & kind.needs or kind.small_only))
 
 
 def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler) -> Decision:
-    """Check that at most W devices of each instance transmit, and nobody who is away.
+    """Check that at most W devices of each instance transmit, and none that is away.
 
     A scheduler may bring a ``decide`` of its own.
     """

@@ -31,7 +31,7 @@ class Dp(Scheduler):
     truncation: int | None = None
 
     name = "dp"
-    needs = frozenset({"channel", "backlog", "rates", "statistics"})
+    needs = frozenset({"channel", "backlog", "rates", "planning"})
     formula = "the set with the largest expected saving"
     small_only = True
 
@@ -62,7 +62,7 @@ class DpTs(Balsa):
     steps: int = 24
 
     name = "dp-ts"
-    needs = frozenset({"channel", "backlog", "statistics"})
+    needs = frozenset({"channel", "backlog", "planning"})
     formula = "the same, for theta_k"
     small_only = True
 

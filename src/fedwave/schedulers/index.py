@@ -43,7 +43,7 @@ class SavedWaiting(PricedIndex):
 
     objective = BacklogObjective(effort=MEDIUM_BACKLOG)
     many_classes = tabulated_backlog
-    needs = frozenset({"backlog", "statistics"})
+    needs = frozenset({"backlog", "planning"})
 
     def __post_init__(self) -> None:
         if self.average not in (0, 1):
@@ -70,7 +70,7 @@ class SavedWaiting(PricedIndex):
 class IndifferencePrice(Index):
     """Whittle's index: the price at which sending and waiting cost the same, x with p C(n; x) = x."""
 
-    needs = frozenset({"backlog", "statistics"})
+    needs = frozenset({"backlog", "planning"})
 
     def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         statistics = channel_statistics(seen.planning)
@@ -85,7 +85,7 @@ class IndifferencePrice(Index):
 
 
 class Lagrangian(KnownRates):
-    """What an upload now saves in all rounds to come, at the best price of a transmission.
+    """The saving of an upload now in all rounds to come, at the best price of a transmission.
 
     Each different device (rate and mean SNR) is solved for. With more than 2,000 of them and no rate above 58, price
     and C are read from the tables for any rates. Mean backlogs then differed by less than .1 %, and by up to 1.3 %

@@ -1,4 +1,4 @@
-"""Who transmits: the W largest priorities of each instance, exactly equal ones in a drawn order."""
+"""Picks the W largest priorities of each instance, exactly equal ones in a drawn order."""
 
 from __future__ import annotations
 

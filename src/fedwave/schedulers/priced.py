@@ -19,7 +19,7 @@ from fedwave.planning.price_search import MANY_CLASSES, DeviceClasses, Objective
 from fedwave.schedulers.rates import Index
 from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, State
 
-# What an upload of each device is worth at states [I, U].
+# The worth of an upload of each device at states [I, U].
 Worth = Callable[[IntArray], FloatArray]
 # Reads the worth of many classes from tables: (objective, statistics, classes, rates, slots); None: solve instead.
 ManyClasses = Callable[[Any, ChannelStatistics, DeviceClasses, FloatArray, float], Worth | None]
@@ -35,7 +35,7 @@ class PricedIndex(Index):
 
     many_classes: ClassVar[ManyClasses | None] = None
 
-    needs = frozenset({"statistics"})
+    needs = frozenset({"planning"})
 
     @property
     @abstractmethod
@@ -44,7 +44,7 @@ class PricedIndex(Index):
 
     @abstractmethod
     def device_state(self, seen: Observation) -> IntArray:
-        """What the worth depends on, ``[I, U]``: the backlog n or the delay d."""
+        """The state that the worth depends on, ``[I, U]``: the backlog n or the delay d."""
 
     def start(self, problem: Problem) -> State:
         zero = np.zeros(problem.instances, dtype=np.int64)

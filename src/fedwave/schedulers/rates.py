@@ -97,10 +97,10 @@ class IndexScheduler(Scheduler):
         registry.check_fields(cls.index, f"the index of scheduler {cls.name!r}")
 
     def __post_init__(self) -> None:
-        _ = self.ranking  # built at once, so that bad parameters are refused here
+        _ = self.own_index  # built at once, so that bad parameters are refused here
 
     @cached_property
-    def ranking(self) -> Index:
+    def own_index(self) -> Index:
         """The index with the parameters of this scheduler."""
         shared = {one.name: getattr(self, one.name) for one in fields(self.index) if hasattr(self, one.name)}
         try:
@@ -119,18 +119,18 @@ class IndexScheduler(Scheduler):
         return replace(self, **follows)
 
     def start(self, problem: Problem) -> State:
-        return self.ranking.start(problem)
+        return self.own_index.start(problem)
 
     def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return self.ranking.learn(state, seen)
+        return self.own_index.learn(state, seen)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return self.ranking.priority(self.rates(state, seen), state, seen)
+        return self.own_index.priority(self.rates(state, seen), state, seen)
 
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
-        if type(self.ranking).remember is Index.remember:  # most indices: the rates need not be made again
+        if type(self.own_index).remember is Index.remember:  # most indices: the rates need not be made again
             return state
-        return self.ranking.remember(self.rates(state, seen), state, seen)
+        return self.own_index.remember(self.rates(state, seen), state, seen)
 
 
 class KnownRates(IndexScheduler):
@@ -142,7 +142,7 @@ class KnownRates(IndexScheduler):
         return seen.rates
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return self.ranking.priority_known(self.rates(state, seen), state, seen)
+        return self.own_index.priority_known(self.rates(state, seen), state, seen)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,9 @@ class LearnedRates(IndexScheduler):
     def start(self, problem: Problem) -> State:
         shape = (problem.instances, problem.devices)
         away: State = {}
-        if problem.away:  # who was there in the last round, and the rounds whose arrivals are not counted yet
+        if (
+            problem.arrivals_while_away
+        ):  # who was there in the last round, and the rounds whose arrivals are not counted yet
             away = {"there": np.ones(shape, dtype=np.bool_), "uncounted": np.zeros(shape, dtype=np.int64)}
         return {
             **away,
@@ -189,7 +191,7 @@ class LearnedRates(IndexScheduler):
         posterior = self._posterior(seen.problem)
         if seen.round > 1:
             shards, rounds, known = self.evidence(state, seen)
-            if seen.problem.away:
+            if seen.problem.arrivals_while_away:
                 rounds = state["uncounted"]
                 state = {**state, "uncounted": np.where(known, 0, rounds)}
             state = {**state, **posterior.update(state, shards, rounds, known)}
@@ -209,8 +211,8 @@ class LearnedRates(IndexScheduler):
         state = stages.count_visit(
             self.stage_rule, super().remember(state, seen, decision), seen, load, decision.transmits
         )
-        if seen.problem.away:
-            passed = 1 if seen.problem.away == "kept" else seen.available
+        if seen.problem.arrivals_while_away:
+            passed = 1 if seen.problem.arrivals_while_away == "kept" else seen.available
             state = {**state, "there": np.array(seen.available), "uncounted": state["uncounted"] + passed}
         return {**state, "load_before": load}
 
@@ -245,7 +247,7 @@ class RatesFromBacklogs(LearnedRates):
 
     def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
         shards = arrivals_of_last_round(state, seen)
-        if not seen.problem.away:
+        if not seen.problem.arrivals_while_away:
             return shards, 1, np.ones(shards.shape, dtype=np.bool_)
         # A real device that was silent reports with its first backlog what arrived meanwhile.
         return shards, 1, state["there"] | (shards > 0)
@@ -277,7 +279,7 @@ class RatesFromDeliveries(LearnedRates):
         return np.where(state["covered"] == 0, theta.max(axis=1, keepdims=True), theta)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return self.ranking.priority_hidden(self.rates(state, seen), state, seen)
+        return self.own_index.priority_hidden(self.rates(state, seen), state, seen)
 
     def load(self, seen: Observation) -> IntArray:
         return seen.delay

@@ -83,7 +83,7 @@ def mean_backlog(problem: ExactProblem, policy: Scheduler | Priority | Optimum, 
     ``policy`` is a function of p and n, both ``[rows, U]``, that returns priorities of the same shape (the W largest
     transmit, ties are broken at random); a Scheduler whose priorities are such a function; or an Optimum, which may
     belong to another problem. Priorities of a function that differ only by rounding are a tie, such as 0.3 * 3 and
-    0.9. Those of a Scheduler are compared bit by bit, as in a simulation.
+    0.9. Priorities of a Scheduler are compared bit by bit, as in a simulation.
 
     >>> import fedwave as fw
     >>> greedy = lambda p, n: p * (n + [1, 5])

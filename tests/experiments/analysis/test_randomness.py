@@ -84,9 +84,9 @@ def test_intervals_cover_what_is_drawn(network: dict[str, Any], cover: str, note
 
 def test_one_record_per_instance_is_no_copy() -> None:
     many = fw.fading.RecordedGains(RNG.exponential(size=(20, 3, 25)))
-    assert fw.paper_network(fading=many).chance == ("gains", "arrivals", "uploads")
-    assert fw.paper_network(fading=GAINS).chance == ("arrivals", "uploads")
-    assert fw.paper_network(success="harq:model=threshold").chance[-1] == "uploads"
+    assert fw.paper_network(fading=many).random_parts == ("gains", "arrivals", "uploads")
+    assert fw.paper_network(fading=GAINS).random_parts == ("arrivals", "uploads")
+    assert fw.paper_network(success="harq:model=threshold").random_parts[-1] == "uploads"
     almost = tiled(GAINS.gains)
     almost[-1, -1, -1] += 1  # one number of one instance is enough
     assert not fw.fading.RecordedGains(almost).shared
@@ -125,7 +125,7 @@ def test_other_copies(certain: dict[str, Any]) -> None:
 
 def test_missed_broadcasts_are_chance_where_something_is_learnt() -> None:
     network = fw.paper_network(**CERTAIN, miss_probability=0.5)
-    assert network.chance == ("broadcasts",)
+    assert network.random_parts == ("broadcasts",)
     trace = fw.simulate(network, "alsa-pi", 5, 2)
     task = fw.task("synthetic", model="logistic", epochs=1)
     alone = unit_dataset({"alsa-pi": trace})

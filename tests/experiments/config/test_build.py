@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 import fedwave as fw
-from fedwave.experiments.config.build import CLASSES, check, network_of, settings_of, task_of
+from fedwave.experiments.config.build import CLASSES, check_buildable, network_of, settings_of, task_of
 from fedwave.experiments.config.experiment import (
     DATASETS,
     MODELS,
@@ -85,13 +85,13 @@ def test_a_large_network_is_not_built_to_be_checked(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(build, "random_network", watched)
     large = NetworkConfig(kind="random", devices=2_000_000, slots=1_500_000)
-    check(Experiment(network=large))
-    check(Experiment(network=NetworkConfig(kind="random", devices=20_000, set={"slots": 15_000.0})))
+    check_buildable(Experiment(network=large))
+    check_buildable(Experiment(network=NetworkConfig(kind="random", devices=20_000, set={"slots": 15_000.0})))
     wrong = NetworkConfig(kind="random", devices=2_000_000, set={"rate": -1.0})
     with refused("network", "rate", -1):
-        check(Experiment(network=wrong, rounds=5))
+        check_buildable(Experiment(network=wrong, rounds=5))
     with refused("network.slots", 20_001, 20_000):
-        check(Experiment(network=NetworkConfig(kind="random", devices=20_000, slots=20_001)))
+        check_buildable(Experiment(network=NetworkConfig(kind="random", devices=20_000, slots=20_001)))
     assert max(built) == 10_000
 
 

@@ -151,7 +151,7 @@ def test_presets_have_the_numbers_of_the_paper() -> None:
 
     score, mnist, cifar = (load_experiment(f"paper-{n}") for n in ("score", "mnist", "cifar10"))
     assert (score.rounds, score.instances, score.task) == (500, 50, None)
-    others = [n for n in fw.scheduler_names(learner=False) if n not in PAPER_SCHEDULERS]
+    others = [n for n in fw.scheduler_names(standalone=True) if n not in PAPER_SCHEDULERS]
     assert score.labels == (*PAPER_SCHEDULERS, *others)
     assert size(mnist) == (150, 50, 1e-6, 10_000, 0, "float32")
     assert size(cifar) == (400, 20, 1e-3, 2000, 10, "auto")

@@ -16,7 +16,7 @@ import pytest
 from refusals import refused
 
 import fedwave as fw
-from fedwave.experiments.config.build import check, network_of, schedulers_of
+from fedwave.experiments.config.build import check_buildable, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment, stored_experiment, to_yaml
@@ -248,7 +248,7 @@ def test_a_stored_experiment_is_read_without_its_inputs(own: Path) -> None:
 
 def test_what_was_made_by_hand_is_checked_when_it_runs() -> None:
     with refused("schedulers[0]", "blsa"):
-        check(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
+        check_buildable(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
     with refused("schedulers[0]", "blsa"):
         run_experiment(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
 

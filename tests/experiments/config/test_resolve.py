@@ -10,19 +10,19 @@ import pytest
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment
-from fedwave.experiments.config.resolve import filled
+from fedwave.experiments.config.resolve import fill_defaults
 from fedwave.experiments.config.sweep import points, to_mapping
-from fedwave.experiments.config.units import resolved, units_of
+from fedwave.experiments.config.units import cut_into_units, resolve
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.load import results_of
 from fedwave.parts import registry
 
 SMALL: dict[str, Any] = {"schedulers": ["age", "random"], "rounds": 4, "instances": 2}
 
 
 def stored(folder: Path) -> Experiment:
-    return RunFolder(folder).stored()
+    return RunFolder(folder).experiment_as_run
 
 
 def without_null(content: Any) -> bool:
@@ -59,7 +59,7 @@ def test_a_run_keeps_every_number(tmp_path: Path) -> None:
 )
 def test_a_task(dataset: str, numbers: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwave.learning.settings.limit", lambda: 10e9)
-    found = resolved(experiment_from({**SMALL, "task": {"dataset": dataset}}))
+    found = resolve(experiment_from({**SMALL, "task": {"dataset": dataset}}))
     assert without_null(to_mapping(found))
     task = found.task
     assert task is not None
@@ -74,13 +74,13 @@ def test_a_task(dataset: str, numbers: tuple[int, int, int], monkeypatch: pytest
 
 def test_a_random_network_and_a_table(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("count,rate,distance_m,tx_power_dbm\n3,1,100,20\n1,1,100,10\n")
-    random = resolved(experiment_from({**SMALL, "network": {"kind": "random"}})).network
+    random = resolve(experiment_from({**SMALL, "network": {"kind": "random"}})).network
     assert (random.devices, random.set["seed"]) == (100, 0)
     assert random.slots == fw.random_network().slots
-    table = resolved(experiment_from({**SMALL, "network": {"kind": "table", "file": str(tmp_path / "t.csv")}})).network
+    table = resolve(experiment_from({**SMALL, "network": {"kind": "table", "file": str(tmp_path / "t.csv")}})).network
     assert table.slots == 4
     assert "tx_power_dbm" not in table.set  # the file has one for each device
-    found = resolved(experiment_from({**SMALL, "network": {"set": {"slots": 2, "buffer_limit": 9}}})).network
+    found = resolve(experiment_from({**SMALL, "network": {"set": {"slots": 2, "buffer_limit": 9}}})).network
     assert (found.slots, found.set["slots"], found.set["buffer_limit"]) == (None, 2, 9)
 
 
@@ -115,7 +115,7 @@ def test_a_stored_experiment_gives_the_same_results_and_no_default_is_read(
             )
             assert registry.with_defaults(family, part) == part
     for _, at in points(written):
-        assert at.network == filled(at).network
+        assert at.network == fill_defaults(at).network
 
 
 def test_what_differs_between_points_is_known_at_each(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_differs_between_points_is_known_at_each(tmp_path: Path) -> None:
     made = run_experiment(experiment_from(sweep), tmp_path / "run", workers=1)
     assert stored(tmp_path / "run").network.slots is None
     assert stored(tmp_path / "run").network.gamma == 0.01
-    for results in (made, stored_results(tmp_path / "run")):
+    for results in (made, results_of(RunFolder(tmp_path / "run"))):
         slots = [point.experiment.network.slots for point in results.points]
         assert slots == [fw.random_network(n, max(1, n // 5)).slots for n in (5, 10, 20)]
 
@@ -139,9 +139,9 @@ def test_a_sweep_that_its_base_could_not_run(tmp_path: Path) -> None:
 
 def test_resolving_twice_changes_nothing() -> None:
     for more in ({}, {"task": {"dataset": "synthetic"}}, {"sweep": {"network.gamma": [0, 1]}}):
-        once = resolved(experiment_from({**SMALL, **more}))
-        assert resolved(once) == once
-        assert [unit.experiment for unit in units_of(once)]
+        once = resolve(experiment_from({**SMALL, **more}))
+        assert resolve(once) == once
+        assert [unit.experiment for unit in cut_into_units(once)]
 
 
 def test_the_configuration_runs_again_from_a_folder_that_was_moved(

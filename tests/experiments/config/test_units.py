@@ -10,7 +10,7 @@ from half_precision import needs_bfloat16
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.sweep import points
-from fedwave.experiments.config.units import axis_values, resolved, units_of
+from fedwave.experiments.config.units import axis_values, cut_into_units, resolve
 from fedwave.experiments.run.runner import run_experiment
 
 SMALL: dict[str, Any] = {
@@ -23,12 +23,12 @@ LEARNING = {**SMALL, "task": {"dataset": "synthetic"}, "training": {"device": "c
 
 
 def cut(mapping: dict[str, Any], *overrides: str) -> list[Any]:
-    return units_of(resolved(experiment_from(mapping, overrides)))
+    return cut_into_units(resolve(experiment_from(mapping, overrides)))
 
 
 def test_every_point_scheduler_and_instance_is_in_exactly_one_unit() -> None:
     asked = experiment_from(SMALL, ["block=2", "sweep.network.slots=[1,2]", "sweep.seed=[0,7]"])
-    units = units_of(resolved(asked))
+    units = cut_into_units(resolve(asked))
     done = [(unit.point, label, instance) for unit in units for label in unit.schedulers for instance in unit.instances]
     assert sorted(done) == sorted((p, s, i) for p in range(4) for s in ("alsa-pi", "age") for i in range(3))
     assert sum(unit.rounds for unit in units) == 4 * 2 * 3 * 6
@@ -46,20 +46,20 @@ def test_how_it_is_cut_changes_no_result() -> None:
 
 
 def test_what_a_machine_without_gpu_decides() -> None:
-    made = resolved(experiment_from(LEARNING, ["training.precision=auto"]))
+    made = resolve(experiment_from(LEARNING, ["training.precision=auto"]))
     assert (made.training.device, made.training.precision) == ("cpu", "float32")
     assert (made.training.lanes, made.block, made.group) == (64, 1, 1)
-    assert resolved(made) == made
-    asked = resolved(experiment_from(LEARNING, ["block=2", "group=2", "training.lanes=5"]))
+    assert resolve(made) == made
+    asked = resolve(experiment_from(LEARNING, ["block=2", "group=2", "training.lanes=5"]))
     assert (asked.training.lanes, asked.block, asked.group) == (5, 2, 2)
-    simulated = resolved(experiment_from(SMALL, ["instances=120"]))
+    simulated = resolve(experiment_from(SMALL, ["instances=120"]))
     assert (simulated.block, simulated.group) == (50, 1)
-    assert [len(unit.instances) for unit in units_of(simulated)] == [50, 50, 20] * 2
+    assert [len(unit.instances) for unit in cut_into_units(simulated)] == [50, 50, 20] * 2
 
 
 def test_half_precision_is_kept_on_a_cpu_where_it_saves_nothing() -> None:
     needs_bfloat16()
-    asked = resolved(experiment_from(LEARNING, ["training.precision=bfloat16"]))
+    asked = resolve(experiment_from(LEARNING, ["training.precision=bfloat16"]))
     assert asked.training.precision == "bfloat16"
 
 
@@ -76,7 +76,7 @@ def test_names_of_units_are_names_of_files_and_never_the_same() -> None:
     texts = ["alpha-fresh:alpha=1", "alpha-fresh:alpha=-1", "alpha-fresh:alpha=1e-1"]
     texts += ["alpha-fresh:alpha=1e+1", "alpha-fresh:alpha=0." + 300 * "1"]
     experiment = experiment_from(SMALL | {"schedulers": texts})
-    names = [unit.name for unit in units_of(resolved(experiment))]
+    names = [unit.name for unit in cut_into_units(resolve(experiment))]
     assert len({name.lower() for name in names}) == 5
     assert all(len(name) < 100 and "/" not in name and name.isascii() for name in names)
     data = run_experiment(experiment, workers=1).only.data
@@ -104,7 +104,7 @@ def test_an_axis_has_values_of_one_kind(values: tuple[Any, ...], kept: list[Any]
 
 def test_units_know_their_place_in_one_kind() -> None:
     asked = experiment_from(SMALL, ["sweep.network.gamma=[0,0.5]"])
-    assert [type(unit.where["network.gamma"]) for unit in units_of(resolved(asked))] == [float] * 4
+    assert [type(unit.where["network.gamma"]) for unit in cut_into_units(resolve(asked))] == [float] * 4
     assert [point for point, _ in points(asked)] == [{"network.gamma": 0}, {"network.gamma": 0.5}]
 
 
@@ -112,5 +112,5 @@ def test_a_device_table_is_found_from_any_folder(tmp_path, monkeypatch) -> None:
     (tmp_path / "devices.csv").write_text("rate,distance_m\n1,100\n2,200\n")
     monkeypatch.chdir(tmp_path)
     mapping = {"network": {"kind": "table", "file": "devices.csv", "slots": 1}}
-    stored = resolved(experiment_from(mapping)).network.file
+    stored = resolve(experiment_from(mapping)).network.file
     assert stored == str(tmp_path / "devices.csv")

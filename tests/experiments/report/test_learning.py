@@ -24,7 +24,8 @@ from fedwave.experiments.report.outputs import write_learning
 from fedwave.experiments.report.summary import comparison_of, full_table, summary
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.dataset import Point, Results, curves_of, scheduler_labels, unit_dataset
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.load import results_of
 from fedwave.files.writing import json_text
 from fedwave.learning.evaluation import EvaluationSizes
 
@@ -249,7 +250,7 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
     wild = replace(ASKED.task, eta=1e15, l2=1e15)
     made = run("bench", "update-aware", folder=tmp_path, task=wild, rounds=10, targets=())
     nothing_asked = {"targets.png", "targets.svg", "targets.csv"}
-    stored = stored_results(tmp_path).only
+    stored = results_of(RunFolder(tmp_path)).only
     assert stored.data.identical(made.data)
     paths = write_learning(stored, tmp_path / "drawn")
     assert {path.name for path in paths} == FILES - nothing_asked

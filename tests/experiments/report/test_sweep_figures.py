@@ -17,7 +17,7 @@ import fedwave as fw
 from fedwave.experiments.report.figures.common import save_figure
 from fedwave.experiments.report.figures.sweep import bands_figure
 
-ALL = fw.scheduler_names(learner=False)
+ALL = fw.scheduler_names(standalone=True)
 SLOTS = [1, 2, 3, 5, 8]
 
 

@@ -11,7 +11,7 @@ import xarray as xr
 from refusals import mentions
 
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.config.units import Unit, resolved, units_of
+from fedwave.experiments.config.units import Unit, cut_into_units, resolve
 from fedwave.experiments.run import checkpoints, work
 from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.signals import Stopped
@@ -53,7 +53,7 @@ def flipped(content: bytes, share: float) -> bytes:
 
 
 def unit_of(kind: str, **changes: Any) -> Unit:
-    (unit,) = units_of(resolved(experiment_from(KINDS[kind] | changes)))
+    (unit,) = cut_into_units(resolve(experiment_from(KINDS[kind] | changes)))
     return unit
 
 
@@ -167,6 +167,6 @@ def test_a_slow_scheduler_writes_checkpoints_in_time(tmp_path: Path, monkeypatch
     saved: list[object] = []
     monkeypatch.setattr(Checkpointer, "save", lambda self, write: saved.append(write))
     slow = {"schedulers": ["slow-test"], "rounds": 12, "instances": 1, "checkpoint_seconds": 0.2}
-    (unit,) = units_of(resolved(experiment_from(slow, imports=[str(tmp_path / "slow.py")])))
+    (unit,) = cut_into_units(resolve(experiment_from(slow, imports=[str(tmp_path / "slow.py")])))
     play(unit, None)
     assert len(saved) >= 3

@@ -18,7 +18,7 @@ from user_file import forgotten
 import fedwave as fw
 from fedwave.errors import WorkFailed
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.config.units import Unit, resolved, units_of
+from fedwave.experiments.config.units import Unit, cut_into_units, resolve
 from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import Message
 from fedwave.experiments.run.runner import run_experiment
@@ -152,7 +152,7 @@ def test_a_time_out_is_a_number_of_seconds(timeout: str, tmp_path: Path) -> None
 
 def some_units(**changes: Any) -> list[Unit]:
     small = {"schedulers": ["age", "fresh"], "rounds": 3000, "instances": 2, "block": 1}
-    return units_of(resolved(experiment_from(small | changes)))
+    return cut_into_units(resolve(experiment_from(small | changes)))
 
 
 class Silent(pool.Worker):

@@ -20,13 +20,14 @@ import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment
-from fedwave.experiments.config.units import resolved, units_of
+from fedwave.experiments.config.units import cut_into_units, resolve
 from fedwave.experiments.run import process
 from fedwave.experiments.run.pool import Job, Message, run_here
 from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store.dataset import Results, unit_dataset
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.load import results_of
 
 SIMULATION = experiment_from(
     {
@@ -60,7 +61,7 @@ def test_the_number_of_workers_changes_nothing(
 ) -> None:
     results = run_experiment(experiment, tmp_path / "run", workers=workers)
     assert same(results, alone[kind])
-    assert same(stored_results(tmp_path / "run"), alone[kind])
+    assert same(results_of(RunFolder(tmp_path / "run")), alone[kind])
 
 
 def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
@@ -98,11 +99,11 @@ def test_finished_units_are_kept_and_not_done_again(alone: dict[str, Results], t
     with pytest.raises(Stop):
         run_experiment(SMALL, tmp_path, engine=first_two)
     with refused("2 of 4", "`fedwave resume"):
-        stored_results(tmp_path)
+        results_of(RunFolder(tmp_path))
     events: list[Event] = []
     assert same(run_experiment(SMALL, tmp_path, workers=1, watch=events.append), alone["training"])
     begun = [event["unit"] for event in events if event["event"] == "unit-begun"]
-    assert begun == [unit.name for unit in units_of(resolved(SMALL))[2:]]
+    assert begun == [unit.name for unit in cut_into_units(resolve(SMALL))[2:]]
     assert events[-1]["finished"] == events[-1]["units"] == 4
     assert events[-1]["rounds"] == events[-1]["of"] == SMALL.rounds * 2 * 2
 
@@ -138,7 +139,7 @@ def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_unit_that_kills_every_worker_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "serve", _die)
-    units = units_of(resolved(SIMULATION))[:1]
+    units = cut_into_units(resolve(SIMULATION))[:1]
     messages: list[Message] = []
     assert list(run_in_pool(Job(units, messages.append), workers=1)) == []
     assert [message.kind for message in messages].count("crashed") == 2

@@ -17,7 +17,7 @@ from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run import work
 from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.load import results_of
 from fedwave.experiments.store.verify import sound, verify
 
 READ = ("config.yaml", "run.json", "done.jsonl", "rounds/", "devices/")  # by load and report
@@ -66,10 +66,10 @@ def flips(folder: Path, per_file: int) -> Iterator[tuple[str, bytes]]:
 def resume(folder: Path) -> list[Event]:
     """What `fedwave resume` does, but for its tables and figures."""
     store, events = RunFolder(folder), list[Event]()
-    store.stored()
+    store.check_begun()
     if not store.is_finished():
         run_experiment(store.experiment(), folder, workers=1, watch=events.append)
-    stored_results(folder)
+    results_of(RunFolder(folder))
     return events
 
 

@@ -110,7 +110,7 @@ def test_the_files_of_a_run(made: Path) -> None:
     content = json.loads((folder / "run.json").read_text())
     assert set(content) == {"format", "numerics", "experiment", "points", "inputs", "units"}
     assert str(made) not in (folder / "run.json").read_text()
-    assert content["experiment"] == to_mapping(RunFolder(folder).stored())
+    assert content["experiment"] == to_mapping(RunFolder(folder).experiment_as_run)
     shown = {path.name for path in folder.iterdir()}
     assert {".lock", "run.json", "config.yaml", "done.jsonl", "rounds", "devices", "results.nc", "SHA256SUMS"} <= shown
     assert "checkpoints" not in shown
@@ -128,7 +128,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_a_damaged_table_is_named_and_only_its_unit_is_run_again(damage: str, kind: str, folder: Path) -> None:
     before, name = results(folder), f"{kind}/0000_random_0-1.parquet"
     DAMAGES[damage](folder / name)
-    with refused("damaged"):
+    with refused("corrupt"):
         fw.load(folder)
     events = go_on(folder)
     assert set(begun(events)) == {UNITS[2]} | ({UNITS[0]} if damage == "of another unit" else set())
@@ -161,7 +161,7 @@ def test_a_torn_or_damaged_line_is_an_unfinished_unit(folder: Path) -> None:
         with refused("1 of 4"):
             fw.load(folder)
         assert begun(go_on(folder)) == [unit]
-        assert (len(read_done(folder).units), read_done(folder).damaged) == (4, [])
+        assert (len(read_done(folder).units), read_done(folder).corrupt) == (4, [])
         assert results(folder) == before
     path.write_bytes(b"".join([header.replace(b'"run": "', b'"run": "0'), first, *others]))
     for read in (fw.load, go_on):

@@ -14,7 +14,15 @@ from refusals import refused
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.store.dataset import assembled, curves_of, joined, long_name, metrics_of, series, unit_dataset
+from fedwave.experiments.store.dataset import (
+    curves_of,
+    join_points,
+    join_units,
+    long_name,
+    metrics_of,
+    series,
+    unit_dataset,
+)
 from fedwave.experiments.store.load import write_netcdf
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.learning.curves import Curves
@@ -93,7 +101,7 @@ def test_blocks_are_joined_in_any_order() -> None:
         for instances in ([0, 1], [2, 3], [4])
     ]
     for order in list(permutations(blocks))[::97]:
-        found = joined(order, NAMES, range(5))
+        found = join_units(order, NAMES, range(5))
         assert found.identical(whole)
         assert {k: v.dtype for k, v in found.items()} == {k: v.dtype for k, v in whole.items()}
 
@@ -121,7 +129,7 @@ def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
 @pytest.mark.parametrize("seeds", [[2**53, 2**53 + 1], [2**62 - 1, 2**62], [-(2**63), 0], [0, 2**31], [2**40, 5]])
 def test_netcdf_keeps_labels_apart(seeds: list[int], data: xr.Dataset, tmp_path: Path) -> None:
     """A whole number that a float would round is kept as text."""
-    whole = assembled({"seed": seeds}, [data, data])
+    whole = join_points({"seed": seeds}, [data, data])
     with (tmp_path / "a.nc").open("wb") as file:
         write_netcdf(whole, file)
     with xr.open_dataset(tmp_path / "a.nc") as plain:
@@ -131,13 +139,13 @@ def test_netcdf_keeps_labels_apart(seeds: list[int], data: xr.Dataset, tmp_path:
 def test_units_of_different_forms_are_not_joined() -> None:
     parts = [unit_dataset({"age": trace_of("age", [k], devices=4 + k)}) for k in range(2)]
     with refused("metrics", "devices"):
-        joined(parts, ["age"], range(2))
+        join_units(parts, ["age"], range(2))
 
 
 def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:
     sizes = {(slots, devices): trace_of("age", 2, 4, devices) for slots in (5, 1) for devices in (3, 4)}
     points = [unit_dataset({"age": trace}) for trace in sizes.values()]
-    found = assembled({"slots": [5, 1], "devices": [3, 4]}, points)
+    found = join_points({"slots": [5, 1], "devices": [3, 4]}, points)
     assert found.score.dims == ("slots", "devices", "scheduler", "instance", "round")
     assert found.slots.values.tolist() == [5, 1]  # in the order given
     for (slots, devices), point in zip(sizes, points, strict=True):
@@ -148,7 +156,7 @@ def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:
         assert np.isnan(filled[..., devices:]).all()
     assert found.backlog.dtype.kind == "i"  # nothing is missing there
     assert found.score.attrs == points[0].score.attrs
-    assert assembled({}, points[:1]).identical(points[0])
+    assert join_points({}, points[:1]).identical(points[0])
 
 
 def named(names: tuple[str, ...]) -> xr.Dataset:
@@ -162,12 +170,12 @@ def named(names: tuple[str, ...]) -> xr.Dataset:
 def test_devices_of_a_sweep_over_tables_are_aligned_by_name_or_else_numbered() -> None:
     ours = ("camera", "sensor", "meter")
     shuffled = [named(ours), named(("sensor", "camera", "meter"))]
-    found = assembled({"table": ["a", "b"]}, shuffled)
+    found = join_points({"table": ["a", "b"]}, shuffled)
     assert found.device.values.tolist() == list(ours)
     for name in ours:
         assert (found.device_uploads.sel(device=name) == sum(map(ord, name))).all()
     others = [named(("camera", "drone")), named(ours)]
-    found = assembled({"table": ["a", "b"]}, others)
+    found = join_points({"table": ["a", "b"]}, others)
     assert found.device.values.tolist() == [1, 2, 3]
     for place, point in enumerate(others):
         here = found.device_uploads.isel(table=place)[..., : point.sizes["device"]]

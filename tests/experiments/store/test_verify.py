@@ -227,7 +227,7 @@ def test_a_damaged_run_is_not_compared(made: Path, folder: Path) -> None:
     flip(folder / "rounds/0000_random_0-0.parquet")
     found = compare_runs(made, folder)
     assert not sound(found)
-    assert mentions(said(found, "wrong"), "0000_random_0-0.parquet", "damaged")
+    assert mentions(said(found, "wrong"), "0000_random_0-0.parquet", "corrupt")
 
 
 def test_how_the_work_was_cut_is_no_difference(made: Path, tmp_path: Path) -> None:

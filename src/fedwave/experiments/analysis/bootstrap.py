@@ -1,4 +1,4 @@
-"""Intervals by resampling instances, for what the t interval does not fit: ratios, and runs that were cut off.
+"""Intervals by resampling instances, where the t interval does not fit: ratios, and runs that were cut off.
 
 An interval reaches from one percentile of the resampled values to another. With few instances that is too
 narrow, as a normal interval is compared with Student's; so the percentiles are moved out by the same factor
@@ -70,7 +70,7 @@ def bootstrap_rounds(
 ) -> CensoredEstimate:
     """Mean rounds to a target, ``[I]`` as ``Curves.rounds_to`` gives them: infinite for never.
 
-    ``horizon`` is how long every instance ran; what came later than that counts as never.
+    ``horizon`` is the length of every instance; later events count as never.
     """
     arrived = rounds[rounds <= horizon]
 
@@ -87,7 +87,7 @@ def bootstrap_rounds(
 def _interval(
     columns: FloatArray, of: Callable[[FloatArray], FloatArray], level: float, resamples: int, seed: int
 ) -> Interval:
-    """``of`` the means of the columns ``[k, I]``, and where it lies when instances are drawn anew."""
+    """``of`` the means of the columns ``[k, I]``, and where it lies when instances are drawn again."""
     from scipy import special  # slow to import, and needed only when a run has ended
 
     count = columns.shape[1]

@@ -1,4 +1,4 @@
-"""Words for titles and captions: what was run, and what was varied."""
+"""Words for titles and captions: the run, and the fields that it varies."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def dataset_of(experiment: Experiment) -> str:
 
 
 def facts(data: xr.Dataset) -> dict[str, str]:
-    """What a Dataset of results was made with: a phrase for each of U, W, gamma, rounds, instances and seed."""
+    """The origin of a Dataset of results: a phrase for each of U, W, gamma, rounds, instances and seed."""
     about, sizes = data.attrs, data.sizes
     found = {"U": f"U = {sizes['device']:,}"} if "device" in sizes else {}
     if "slots" in about:
@@ -95,13 +95,13 @@ def _instances(numbers: Sequence[int]) -> str:
 
 
 def title(*data: xr.Dataset) -> str:
-    """What was run, in one line; of several points of a sweep, what is the same in all."""
+    """The run in one line; for several points of a sweep, the phrases that are the same in all."""
     first, *others = map(facts, data)
     return ", ".join(text for key, text in first.items() if all(o.get(key) == text for o in others))
 
 
 def title_at(where: Mapping[str, Any], *data: xr.Dataset) -> str:
-    """What was run at a place of a sweep: the place on axes that the title does not state anyway, and the title."""
+    """The title of a point of a sweep: its place on the axes that the title does not state, and the title."""
     more = {axis: value for axis, value in where.items() if axis not in _STATED}
     return ", ".join(filter(None, (point_name(more), title(*data))))
 

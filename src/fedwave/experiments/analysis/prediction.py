@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Learnt = Task | Aggregation | str | Mapping[str, Any] | None
 
-_FEWEST_ROUNDS = 3  # of a training that accuracies are predicted from
+_FEWEST_ROUNDS = 3  # in a training that accuracies are predicted from
 COLUMNS = ("scheduler", "useful_mass", "half_width", "difference", "difference_half_width", "instances", "accuracy")
 
 
@@ -54,7 +54,7 @@ class Calibration:
         return float(max(0.0, -slope))
 
     def at(self, mass: float) -> float:
-        """The accuracy to be expected; beyond what was trained, by the law."""
+        """The expected accuracy; beyond the trained rounds, extrapolated by the law."""
         last = float(self.mass[-1])
         if mass <= last or last <= 0:
             return float(np.interp(mass, self.mass, self.accuracy))
@@ -175,7 +175,7 @@ class Prediction:
         return (heading if self.calibration is None else [*heading, "accuracy"]), rows
 
     def note(self) -> str:
-        """What the numbers are."""
+        """Explains the numbers."""
         rounds, instances = next(iter(self.useful.values())).shape
         text = (
             f"Useful mass of {plural(rounds, 'round')} by {self.rule}, {plural(instances, 'instance')}: "

@@ -1,4 +1,4 @@
-"""Does the prediction hold? What was predicted from the schedules of a trained experiment, beside what was learnt.
+"""Compares predictions from the schedules of a trained experiment with its accuracies.
 
 The schedules are simulated again from the run folder's configuration. At every point of a sweep, schedulers are ranked
 in each instance by every predictor and by their accuracy. Spearman's rank correlation of the two, averaged over
@@ -20,7 +20,7 @@ from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_labels_of, class_mix_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.files import with_file_names
 from fedwave.experiments.store.dataset import Point, scheduler_labels
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.load import results_of
@@ -37,19 +37,19 @@ _FEWEST = 3  # schedulers that can be ranked
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoint:
-    """A point of a sweep: what was predicted, ``[S, I]`` by predictor, and what was learnt."""
+    """A point of a sweep: its predictions, ``[S, I]`` by predictor, and its accuracies."""
 
     where: Mapping[str, Any]
     schedulers: tuple[str, ...]
     predicted: Mapping[str, FloatArray]
     useful: FloatArray  # V of every round, [T, S, I]
-    accuracy: FloatArray  # of every round, [T, S, I]
+    accuracy: FloatArray  # in every round, [T, S, I]
 
     @property
     def learnt(self) -> FloatArray:
         """The accuracy of the last rounds, ``[S, I]``; 0 for a run that diverged: no order is worse."""
         last: FloatArray = np.nan_to_num(self.accuracy[-_LAST:].mean(axis=0))
-        # As many right answers are a tie, whatever rounding makes of their means.
+        # Equal counts of right answers are a tie, however their means are rounded.
         return last.round(9)
 
     def correlation(self, predictor: str) -> Estimate:
@@ -100,7 +100,7 @@ class PredictionCheck:
 
 
 def check_prediction(folder: Path) -> PredictionCheck:
-    """Predict from the schedules of a finished, trained run what it has learnt."""
+    """Compares predictions from the schedules of a finished, trained run with its accuracies."""
     check_is_folder(folder)
     store = RunFolder(folder)
     results, paths = results_of(store), store.data_paths()
@@ -114,7 +114,7 @@ def check_prediction(folder: Path) -> PredictionCheck:
             f"{folder} has {len(how.schedulers)} schedulers: an order of fewer than {_FEWEST} says nothing."
         )
     return PredictionCheck(
-        how.name, tuple(_checked(point, renamed(point.experiment, paths)) for point in results.points)
+        how.name, tuple(_checked(point, with_file_names(point.experiment, paths)) for point in results.points)
     )
 
 

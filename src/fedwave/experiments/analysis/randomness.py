@@ -1,4 +1,4 @@
-"""What instances differ in by chance, and therefore what an interval over them covers.
+"""The random parts of a run, which an interval over its instances covers.
 
 Recorded gains or arrivals are the same in every instance. An interval then covers less than one expects, and nothing
 at all where the rest is certain too: such instances are copies, and no interval is given. This follows from the network
@@ -27,7 +27,7 @@ _WORDS = {"uploads": "transmission luck", "broadcasts": "missed broadcasts"}
 
 @dataclass(frozen=True)
 class Randomness:
-    """What differs between the instances of a comparison."""
+    """The random parts that differ between the instances of a comparison."""
 
     world: tuple[str, ...] = WORLD[:3]  # the drawn part of the network
     drawing: tuple[str, ...] = ()  # schedulers that draw numbers of their own
@@ -36,12 +36,12 @@ class Randomness:
 
     @classmethod
     def of(cls, data: xr.Dataset) -> Randomness:
-        """As the attributes of a Dataset of results say; all is drawn if they do not (older results)."""
+        """Reads the attributes of a Dataset of results. Without them (older results), everything counts as random."""
         stored = data.attrs.get("chance")
         world = cls.world if stored is None else tuple(filter(None, stored.split(",")))
         drawing = tuple(json.loads(data.attrs.get("own_draws", "[]")))
         trained = "loss" in data
-        # Who missed a broadcast matters to training alone.
+        # Missed broadcasts matter to training alone.
         return cls(
             tuple(w for w in world if trained or w != "broadcasts"),
             drawing,
@@ -62,14 +62,14 @@ class Randomness:
         return Estimate(found.mean, np.nan, np.nan, found.instances)
 
     def band(self, values: Array, metric: str, *schedulers: str, skip_nan: bool = False) -> Band:
-        """The same by round, ``[T, I]``."""
+        """Mean and interval of every round of values ``[T, I]``."""
         mean, half = band(values, skip_nan=skip_nan)
         covered = any(self.covers(scheduler, metric) for scheduler in schedulers)
         return (mean, half) if covered else (mean, np.full_like(half, np.nan))
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """What the intervals cover, for machines and for sentences."""
+        """The random parts that the intervals cover, for machines and for sentences."""
         found = [_WORDS.get(part, part) for part in self.world]
         if not self.world and self.drawing:
             found.append(f"the draws of {listed(self.drawing)}")
@@ -90,7 +90,7 @@ class Randomness:
 
 
 def intervals_are(what: str, *data: xr.Dataset) -> str:
-    """What the ``what`` (bands, bars) of a figure are, if there are any, and what they cover."""
+    """The caption sentence for intervals drawn as ``what`` (bands, bars); empty if there are none."""
     several = any(point.sizes["instance"] > 1 and bool(Randomness.of(point).covered) for point in data)
     return f"{what}: 95 % intervals over instances." if several else ""
 

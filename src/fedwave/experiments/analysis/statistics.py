@@ -34,7 +34,7 @@ class Estimate:
 
 
 def per_instance(data: xr.Dataset, metric: str, burn_in: int = 0) -> FloatArray:
-    """One number per scheduler and instance, ``[scheduler, instance]``, as the metric's ``over_rounds`` says.
+    """One number per scheduler and instance, ``[scheduler, instance]``, by the metric's ``over_rounds``.
 
     ``burn_in`` leaves the first rounds out of a "mean"; "last", "max" and "sum" count the whole run.
     """

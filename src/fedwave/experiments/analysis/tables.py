@@ -24,7 +24,7 @@ _LATEX = str.maketrans(
         "`": r"\textasciigrave{}",
     }
 )
-# What Markdown, or a site that shows it, takes for emphasis, code, links, HTML, entities, formulas or emoji. An
+# Characters that Markdown, or a site that shows it, takes for emphasis, code, links, HTML, entities or emoji. An
 # underscore within a word is none of these, nor is a colon before a space.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~$]|(?<![^\W_])_|_(?![^\W_])|:(?=\w+:)")
 
@@ -129,7 +129,7 @@ def _cells(heading: Sequence[str], rows: Sequence[Sequence[str]], escape: Callab
 
 
 def one_line(text: str) -> str:
-    """Text without line breaks, and with what cannot be seen as escapes."""
+    """Text without line breaks; invisible characters become escapes."""
     return visible(" ".join(text.split()))
 
 

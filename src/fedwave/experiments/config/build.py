@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedwave.learning.settings import Settings
     from fedwave.learning.task import Task
 
-CLASSES = 10  # of every built-in dataset
+CLASSES = 10  # in every built-in dataset
 NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
 RADIO = ("fading", "success", "arrivals")  # parts that every network has
 _LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
@@ -40,8 +40,8 @@ def prepare(experiment: Experiment, sources: Mapping[str, str]) -> None:
             import_parts(source)
 
 
-def check(experiment: Experiment, checked: Experiment | None = None) -> None:
-    """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it.
+def check_buildable(experiment: Experiment, checked: Experiment | None = None) -> None:
+    """Raises FedwaveError if a part is unknown or cannot be built, or if the network is too small.
 
     Skips fields that equal those of ``checked``, which was checked before.
     """
@@ -103,7 +103,7 @@ def class_labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> 
 
 
 def class_mix_of(task: TaskConfig) -> Labels | None:
-    """How a task spreads classes over the devices; None if all hold the same. Published data need not be there."""
+    """The labels of a task's partition; None if all devices hold the same classes. Does not load published data."""
     partition = registry.build("partition", task.partition)
     if type(partition) is Iid:
         return None
@@ -114,7 +114,7 @@ def class_mix_of(task: TaskConfig) -> Labels | None:
 
 
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
-    """How to train on this machine, and what to evaluate on."""
+    """The settings of training on this machine, and the numbers of images to evaluate on."""
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.settings import Settings
 
@@ -123,7 +123,7 @@ def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
 
 
 def settings_for_model(config: TrainingConfig, task: TaskConfig) -> Settings:
-    """The same with a precision and a number of lanes, chosen for the model where they are left open."""
+    """The settings, with precision and lanes chosen for the model where they are left open."""
     used, _ = settings_of(config)
     if used.precision != "auto" and used.lanes is not None:
         return used
@@ -193,7 +193,7 @@ def _check_task(config: TaskConfig) -> None:
 
 
 def _check_network(config: NetworkConfig, rounds: int, last_instance: int) -> None:
-    """Refuse a network that cannot be built, or that a run reaches past; of a large one try a part."""
+    """Raises FedwaveError for a network that cannot be built or is too small. Builds only a part of a large one."""
     if config.devices is None or config.devices <= _LARGE:
         network = network_of(config)
         with refusals_at("network"):

@@ -1,4 +1,4 @@
-"""An experiment as a value: what to simulate, what to train, how often, and what to vary.
+"""An experiment as a value: its network, schedulers, task, rounds, instances and sweep.
 
 The type of a field says its rules, and the text below a field describes it in the JSON schema. Every object is checked
 when it is made. Whether names are known, and parts and networks can be built, is checked when an experiment is read or
@@ -32,7 +32,7 @@ _MNIST, _IID, _LEE = Part("mnist"), Part("iid"), Part("lee")
 
 @dataclass(frozen=True)
 class NetworkConfig(Checked):
-    """The devices, the radio and the arrivals. A field that is left out is as the kind of network has it."""
+    """The devices, the radio and the arrivals. The kind of network gives the default of a field that is left out."""
 
     prefix = "network."
 
@@ -73,8 +73,7 @@ class NetworkConfig(Checked):
         for name, value in self.set.items():
             if name in ("kind", "devices", "file", "set"):
                 raise FedwaveError(
-                    f"network.set.{name} is {short_repr(value)}, but {name} is no number to set: "
-                    f"leave it out here, and give network.{name}."
+                    f"network.set.{name} is {short_repr(value)}: {name} cannot be set here; give network.{name}."
                 )
             if vars(self).get(name) is not None:
                 raise FedwaveError(
@@ -84,7 +83,7 @@ class NetworkConfig(Checked):
 
 @dataclass(frozen=True)
 class TaskConfig(Checked):
-    """What is learnt, and how devices train. A field that is left out is as the dataset has it."""
+    """The task, and how devices train. The dataset gives the default of a field that is left out."""
 
     prefix = "task."
 
@@ -103,7 +102,7 @@ class TaskConfig(Checked):
     eta: Positive | None = None
     """Learning rate."""
     aggregation: Part = _LEE
-    """What an upload weighs and how an undelivered update ages: lee, lee:beta=0.5, fedasync, fedbuff, sync."""
+    """Weight of an upload, and ageing of an undelivered update: lee, lee:beta=0.5, fedasync, fedbuff, sync."""
     prox: Amount | None = None
     """Weight of the proximal term, which keeps a local model near the central one."""
     l2: Amount | None = None
@@ -168,7 +167,7 @@ class Experiment(Checked):
     """
 
     name: str = "experiment"
-    """What the experiment is called in its results."""
+    """Name of the experiment in its results."""
     imports: tuple[str, ...] = ()
     """Files (.py, as seen from this file's folder) or modules that register parts of your own."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -176,9 +175,9 @@ class Experiment(Checked):
     schedulers: tuple[Part, ...] = field(default_factory=lambda: _PAPER)
     """Schedulers, such as alsa-pi, balsa:stage_rule=max1 or {name: balsa, stage_rule: max1, as: label in results}."""
     task: TaskConfig | None = None
-    """What is learnt; without a task, the experiment only simulates."""
+    """Dataset, model and local training; without a task, the experiment only simulates."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    """Where and how models are trained, and what they are evaluated on."""
+    """Device, precision and evaluation of training."""
     rounds: Count = 500
     """Rounds to play."""
     instances: Count = 50
@@ -204,7 +203,7 @@ class Experiment(Checked):
     metric: str = ""
     """Primary metric; if empty: that of the task (accuracy), else backlog."""
     sweep: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """What is varied: a field with its dots, such as network.slots, and the values it takes."""
+    """Fields to vary, by dotted name, such as network.slots, and the values of each."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -21,14 +21,14 @@ from fedwave.network.log_files import named_files
 from fedwave.parts import registry
 from fedwave.parts.user_code import is_module
 
-# Called with a text that can be a file, and whether its field says that it is one; returns what replaces it.
+# Called with a text that can be a file, and whether its field is always a file; returns the replacement.
 Change = Callable[[str, bool], str]
 
 _TEXTS = ("name", "kind", "as", "against", "metric", "instead_of")  # fields and parameters that are no file
 
 
-def rooted(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The content of an experiment's file with absolute paths, which were seen from ``folder``."""
+def with_absolute_files(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The content of an experiment's file with absolute paths; the given ones are relative to ``folder``."""
 
     def absolute(text: str, sure: bool) -> str:
         path = os.path.abspath(folder / text)
@@ -40,7 +40,7 @@ def rooted(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def with_absolute_paths(experiment: Experiment) -> Experiment:
     """The experiment with absolute paths."""
-    return _same_if_equal(experiment, rooted(to_mapping(experiment), Path()))
+    return _same_if_equal(experiment, with_absolute_files(to_mapping(experiment), Path()))
 
 
 def replaced(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def replaced(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
     return _changed(content, lambda text, sure: names.get(text, text))
 
 
-def renamed(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
-    """The same experiment with other names for some of its files."""
+def with_file_names(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
+    """The experiment with other names for some of its files."""
     return _same_if_equal(experiment, replaced(to_mapping(experiment), names)) if names else experiment
 
 

@@ -32,7 +32,7 @@ _NEED_TORCH = ("dataset", "model", "criterion")  # looked at when a task is buil
 
 
 class Part(Mapping[str, Any]):
-    """A name and parameters, unchangeable; its text is what it is called in the results.
+    """A name and parameters, immutable. Its text names it in the results.
 
     A label, ``as`` in a file, replaces the text. It is not one of the parameters.
 
@@ -54,7 +54,7 @@ class Part(Mapping[str, Any]):
 
     @classmethod
     def of(cls, family: str, given: Any, where: str) -> Part:
-        """From a text or a mapping; parts within it become mappings too."""
+        """Makes a part from a text or a mapping. Parts within it become parts too."""
         if isinstance(given, Part):
             return given
         if not isinstance(given, (str, Mapping)):
@@ -87,7 +87,7 @@ class Part(Mapping[str, Any]):
 
     @property
     def content(self) -> str | dict[str, Any]:
-        """As a file has it: plain values, of a part without parameters its name."""
+        """The part as written to a file: its name, or a mapping if it has parameters."""
         label = {} if self.label is None else {_LABEL: self.label}
         return {**{k: plain(v) for k, v in self._given.items()}, **label} if self.parameters or label else self.name
 
@@ -117,7 +117,7 @@ class Part(Mapping[str, Any]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """The class that holds a part makes it of a text or a mapping; the JSON schema has these."""
+        """Accepts a Part alone, because Checked has converted texts and mappings; the JSON schema lists these."""
         from pydantic_core import core_schema
 
         return core_schema.json_or_python_schema(
@@ -128,7 +128,7 @@ class Part(Mapping[str, Any]):
 
 
 def plain(value: Any) -> Any:
-    """A value as YAML and JSON have it: parts as texts or mappings, tuples as lists."""
+    """A value in the types of YAML and JSON: parts become texts or mappings, tuples become lists."""
     if isinstance(value, Part):
         return value.content
     if isinstance(value, Mapping):

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
-from fedwave.experiments.config.build import check
+from fedwave.experiments.config.build import check_buildable
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import replaced, rooted
+from fedwave.experiments.config.files import replaced, with_absolute_files
 from fedwave.experiments.config.parts import refusals_at
 from fedwave.experiments.config.sweep import check_points, to_mapping, with_value
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import as_path, read_json, read_text
-from fedwave.parts.user_code import absolute, checksum, find_named, import_parts, is_module, read_source
+from fedwave.parts.user_code import absolute, find_named, import_parts, is_module, read_source
 
 _PRESETS = "fedwave.experiments.presets"
 _NETWORKS = ("paper", "random")
@@ -51,7 +52,7 @@ def load_experiment(
         if name in _NETWORKS or _is_device_table(path):
             network = {"kind": name} if name in _NETWORKS else {"kind": "table", "file": name}
             return experiment_from({"name": path.stem, **(defaults or {}), "network": network}, overrides, imports)
-        content = rooted(_plain_copy(_content(name)), path.parent)
+        content = with_absolute_files(_plain_copy(_content(name)), path.parent)
         if path.name.lower() == "config.yaml" and os.path.lexists(path.parent / "run.json"):
             content = _with_named_code(content, path, imports)
         try:
@@ -65,15 +66,15 @@ def load_experiment(
 def experiment_from(
     mapping: Mapping[str, Any], overrides: Sequence[str] = (), imports: Sequence[str] = ()
 ) -> Experiment:
-    """An experiment from nested mappings, as a file has them; imports as seen from the current folder."""
+    """An experiment from nested mappings, such as the content of a file. Imports are relative to the current folder."""
     with _one_line():
         content = _plain_copy(mapping)
         for text in overrides:
             content = _with_override(content, text)
         experiment = Experiment.of(_imported(content, imports))  # names are looked up after the imports
-        check(experiment)
+        check_buildable(experiment)
         if experiment.sweep:
-            check_points(experiment, check)  # what is wrong is found now, not after hours
+            check_points(experiment, check_buildable)  # finds errors now, not after hours
         return experiment
 
 
@@ -97,7 +98,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def preset_about(name: str) -> str:
-    """What a preset is, in one line."""
+    """The description of a preset, in one line."""
     return _preset_text(name).splitlines()[0].lstrip("# ")
 
 
@@ -144,15 +145,15 @@ def _content(source: str) -> Any:
 
 
 def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[str]) -> dict[str, Any]:
-    """The content of a run folder's config.yaml, as it can be run.
+    """The content of a run folder's config.yaml, with code that the user has named.
 
-    The folder may come from somebody else, so its copies of the user's code are replaced by files with the same text
+    The folder may be untrusted, so its copies of the user's code are replaced by files with the same text
     that the user has named, or this process imported. Any other file was written by the user, and names its own code.
     """
     imports = content.get("imports")
     files = [one for one in imports if isinstance(one, str)] if isinstance(imports, list) else []
     found, missing = find_named(
-        {one: checksum(read_source(one)) if os.path.isfile(one) else "" for one in files}, given
+        {one: sha256(read_source(one).encode()) if os.path.isfile(one) else "" for one in files}, given
     )
     if missing:
         words = " ".join(f"--import {shlex.quote(one if is_module(one) else Path(one).name)}" for one in missing)
@@ -231,7 +232,7 @@ def _text(value: Any, where: str) -> str:
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """A refusal may quote what the user wrote, with its line breaks."""
+    """Puts a refusal on one line: it may quote the user's text, with line breaks."""
     try:
         yield
     except FedwaveError as error:

@@ -11,7 +11,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import NUMBERS, RADIO, network_of, settings_for_model
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
-from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
+from fedwave.experiments.config.sweep import Values, points, to_mapping, with_fields
 from fedwave.network.devices import DEVICE_COLUMNS
 from fedwave.parts import registry
 
@@ -21,8 +21,8 @@ _COLUMNS = tuple(name for name in DEVICE_COLUMNS if name not in ("rate", "distan
 _NAMING = ("scheduler", "dataset")  # their texts are in tables, captions and the names of inputs
 
 
-def filled(experiment: Experiment) -> Experiment:
-    """An experiment that sweeps nothing, with all its numbers. Its files are read."""
+def fill_defaults(experiment: Experiment) -> Experiment:
+    """Writes out every number of an experiment without a sweep. Reads its files."""
     network, task = _filled_network(experiment.network), experiment.task and _filled_task(experiment.task)
     experiment = _with_full_parts(replace(experiment, network=network, task=task))
     if experiment.task is None:
@@ -32,16 +32,16 @@ def filled(experiment: Experiment) -> Experiment:
     return replace(experiment, training=training)
 
 
-def filled_alike(experiment: Experiment) -> Experiment:
-    """An experiment with all numbers that are the same at every point of its sweep.
+def fill_shared_defaults(experiment: Experiment) -> Experiment:
+    """Writes out every number that is the same at all points of the sweep.
 
     W of a random network is a fifth of its devices, for example: where a sweep varies the devices, W stays open here,
-    and every point has its own (``added``).
+    and every point has its own (``filled_fields``).
     """
     if not experiment.sweep:
-        return filled(experiment)
+        return fill_defaults(experiment)
     whole = _with_full_parts(experiment)
-    own, (first, *others) = _flat(whole), [_flat(filled(at)) for _, at in points(experiment)]
+    own, (first, *others) = _flat(whole), [_flat(fill_defaults(at)) for _, at in points(experiment)]
     shared = {
         field: value
         for field, value in first.items()
@@ -49,14 +49,14 @@ def filled_alike(experiment: Experiment) -> Experiment:
     }
     for room in _ROOMS:
         with suppress(FedwaveError):  # it must be possible without the sweep too
-            candidate = changed(whole, {field: value for field, value in shared.items() if field.startswith(room)})
+            candidate = with_fields(whole, {field: value for field, value in shared.items() if field.startswith(room)})
             network_of(candidate.network)
             whole = candidate
     return whole
 
 
-def added(before: Experiment, after: Experiment) -> Values:
-    """The fields that ``filled`` has given a value, as plain values; ``changed`` gives them back."""
+def filled_fields(before: Experiment, after: Experiment) -> Values:
+    """The fields that differ between two experiments, as plain values. Apply them with ``with_fields``."""
     if before == after:  # which is quick to see
         return {}
     old, new = _flat(before), _flat(after)
@@ -64,7 +64,7 @@ def added(before: Experiment, after: Experiment) -> Values:
 
 
 def _flat(experiment: Experiment) -> Values:
-    """Every field that ``filled`` can give a value, and has one, by its dots."""
+    """Every field with a value among those that ``fill_defaults`` can fill, by its dotted name."""
     content = to_mapping(experiment)
     found: Values = {name: content[name] for name in PART_LISTS if name in content}
     for room in _ROOMS:
@@ -91,7 +91,7 @@ def _with_full_parts(experiment: Experiment) -> Experiment:
     }
     if sweep != experiment.sweep:
         full["sweep"] = sweep
-    return changed(experiment, full)
+    return with_fields(experiment, full)
 
 
 def _full(family: str, part: Part, label: str | None = None) -> Part:

@@ -7,10 +7,11 @@ experiment have the same run id.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from fedwave.files.checksum import sha256
 
 # Fields that only say how results are shown, or how often they are saved.
 SHOWN = ("name", "against", "burn_in", "targets", "checkpoint_seconds")
@@ -22,7 +23,7 @@ CUT = ("block", "group", "training.lanes")
 def run_id(
     experiment: Mapping[str, Any], points: Sequence[Mapping[str, Any]], checksums: Mapping[str, str], numerics: int
 ) -> str:
-    """Of a resolved experiment, the numbers of its points and the checksums of its inputs."""
+    """The checksum of a resolved experiment, the numbers of its points and the checksums of its inputs."""
     fields = deciding_fields(experiment)
     # The order of the axes numbers the points, and sorted keys would hide it.
     fields["sweep"] = list(fields.get("sweep", {}).items())
@@ -32,7 +33,7 @@ def run_id(
         "inputs": dict(checksums),
         "numerics": numerics,
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(content, sort_keys=True).encode())
 
 
 def deciding_fields(experiment: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def deciding_fields(experiment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, Any, Any]]:
-    """The first field, with its dots, in which two experiments differ, and its two values, by what it changes.
+    """The first field, with its dots, in which two experiments differ, and its two values, by the kind of change.
 
     That is "numbers", "instances", "cut" (how the work is cut) or "shown".
     """

@@ -1,4 +1,4 @@
-"""What all configurations share: pydantic checks their fields by their types, and makes the JSON schema of these."""
+"""The base of all configurations: pydantic checks their fields by their types, and makes the JSON schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedwave.parts import registry
 
 # For pydantic, which is slow to load and therefore imported late.
 _RULES: dict[str, Any] = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
-_INFINITE = {"inf": float("inf"), "-inf": -float("inf")}  # as JSON has them, which has no infinity
+_INFINITE = {"inf": float("inf"), "-inf": -float("inf")}  # the texts for them in JSON, which has no infinity
 
 
 class _AnyNumber:
@@ -58,7 +58,7 @@ class Checked:
     """Base of the configurations: every field of a new object is converted and checked."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _RULES
-    prefix: ClassVar[str] = ""  # of its fields in an experiment: "network."
+    prefix: ClassVar[str] = ""  # before its fields in an experiment: "network."
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
@@ -76,7 +76,7 @@ class Checked:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """From a mapping, as a file has it; one sentence says which field is wrong."""
+        """Makes one from a mapping, such as the content of a file. Raises FedwaveError that names a wrong field."""
         kind: Any = cls
         for name in content:
             if name not in _defaults(kind):
@@ -139,7 +139,7 @@ def json_schema(kind: type[Checked]) -> dict[str, Any]:
 
 
 def _converted(field: str, value: Any) -> Any:
-    """A value as its type has it: mappings and texts as configurations and parts, lists as tuples."""
+    """Converts a value to its type: mappings and texts to configurations and parts, lists to tuples."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
@@ -184,7 +184,7 @@ def _refusal(kind: Any, errors: list[Any]) -> FedwaveError:
     """The first field that pydantic refuses, with its dots, its value and its rule."""
     field, *_ = errors[0]["loc"]
     mine = [one for one in errors if one["loc"][0] == field]
-    # Of the types that a field can have, the one that was meant: its error lies deepest.
+    # A field can have several types. The error that lies deepest belongs to the intended one.
     deepest = max(len(one["loc"]) for one in mine)
     loc, value = next((one["loc"], one["input"]) for one in mine if len(one["loc"]) == deepest)
     where = f"{kind.prefix}{field}"

@@ -13,8 +13,9 @@ from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part, plain, ref
 from fedwave.experiments.config.schema import field_names, no_field
 from fedwave.parts import registry
 
-Values = dict[str, Any]  # of fields, by their dots
-Check = Callable[[Experiment, Experiment], None]  # raises if the first is invalid; skips what equals the second
+Values = dict[str, Any]  # field values, by dotted name
+# Raises if the first experiment is invalid; skips fields that equal those of the second.
+Check = Callable[[Experiment, Experiment], None]
 
 # Fields that every point must have the same, to be compared in one table.
 _SAME = ("schedulers", "metrics", "metric", "against", "first_instance", "imports", "sweep")
@@ -42,14 +43,14 @@ def points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
 
 
 def check_points(experiment: Experiment, check: Check) -> None:
-    """Refuse a sweep with a point that is wrong."""
+    """Raises FedwaveError, with the name of the point, if a point of the sweep is invalid."""
     for where, at in points(experiment):
         with refusals_at(_name(where)):
             check(at, experiment)
 
 
-def changed(experiment: Experiment, values: Mapping[str, Any], labelled: bool = False) -> Experiment:
-    """The experiment with other values for some fields, by their dots. What they leave alone is the same object.
+def with_fields(experiment: Experiment, values: Mapping[str, Any], labelled: bool = False) -> Experiment:
+    """The experiment with other values for some fields, by dotted name. Unchanged parts are the same objects.
 
     ``labelled``: a scheduler keeps its label when a parameter of it is set.
     """
@@ -102,7 +103,7 @@ def _points(experiment: Experiment) -> list[tuple[Values, Experiment]]:
     for values in product(*experiment.sweep.values()):
         where = dict(zip(experiment.sweep, values, strict=True))
         with refusals_at(_name(where)):
-            at = changed(experiment, {**where, "sweep": {}}, labelled=True)
+            at = with_fields(experiment, {**where, "sweep": {}}, labelled=True)
             if (at.task is None) != (experiment.task is None):
                 raise FedwaveError(
                     "task is null in the experiment or at this point, but not in both, so points cannot be compared: "
@@ -158,7 +159,7 @@ def _selected(parts: Sequence[Part], key: str) -> tuple[int | None, str]:
 
 
 def _part(given: Any, field: str) -> Any:
-    """What is written there as a mapping, into which a parameter can be put."""
+    """The given part as a mapping, into which a parameter can be put."""
     if isinstance(given, str):
         return registry.parse(PARTS.get(field, "fading"), given)
     where, _, name = field.rpartition(".")

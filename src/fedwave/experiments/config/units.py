@@ -14,42 +14,42 @@ from typing import Any
 
 from fedwave.experiments.config.build import schedulers_of, settings_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed, with_absolute_paths
-from fedwave.experiments.config.resolve import added, filled, filled_alike
-from fedwave.experiments.config.sweep import changed, points
+from fedwave.experiments.config.files import with_absolute_paths, with_file_names
+from fedwave.experiments.config.resolve import fill_defaults, fill_shared_defaults, filled_fields
+from fedwave.experiments.config.sweep import points, with_fields
 from fedwave.parts.user_code import imported_sources
 
-_INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
+_INSTANCES_AT_ONCE = 50  # in a simulation; more use more memory and are not faster
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of an experiment that one worker does alone."""
+    """A piece of an experiment that one worker does alone."""
 
     name: str  # also of its files
     point: int  # its number
     where: Mapping[str, Any]  # the point's value on every axis of the sweep, as in the tables
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
-    experiment: Experiment  # of the point, with all its numbers
+    experiment: Experiment  # at the point, with every number
     run_id: str = ""  # empty: of a run without a folder
     sources: Mapping[str, str] = field(default_factory=dict)  # the text of the user's files, by path
-    paths: Mapping[str, str] = field(default_factory=dict)  # of the files that the experiment names, on this machine
-    pins: Mapping[str, str] = field(default_factory=dict)  # the checksums of what it reads, by name
+    paths: Mapping[str, str] = field(default_factory=dict)  # where the named files lie on this machine, by name
+    pins: Mapping[str, str] = field(default_factory=dict)  # checksums of its inputs, by name
 
     @property
     def rounds(self) -> int:
         """Rounds to play until it is done, over all its runs."""
         return self.experiment.rounds * len(self.schedulers) * len(self.instances)
 
-    def located(self) -> Experiment:
+    def local_experiment(self) -> Experiment:
         """The experiment with the paths of its files on this machine."""
-        return renamed(self.experiment, self.paths)
+        return with_file_names(self.experiment, self.paths)
 
 
-def resolved(experiment: Experiment) -> Experiment:
-    """Fill in what is left open: absolute paths, numbers, and from the device how the work is cut."""
-    experiment = filled_alike(with_absolute_paths(experiment))
+def resolve(experiment: Experiment) -> Experiment:
+    """Fill in the open fields: absolute paths, numbers, and block and group, which depend on the device."""
+    experiment = fill_shared_defaults(with_absolute_paths(experiment))
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
         return replace(experiment, block=block, group=1)
@@ -62,14 +62,14 @@ def resolved(experiment: Experiment) -> Experiment:
     )
 
 
-def units_of(experiment: Experiment, paths: Mapping[str, str] | None = None) -> list[Unit]:
-    """The units of a resolved experiment, always in the same order; ``paths`` of the files that it names."""
+def cut_into_units(experiment: Experiment, paths: Mapping[str, str] | None = None) -> list[Unit]:
+    """Cuts a resolved experiment into units, always in the same order. ``paths`` locate the files that it names."""
     paths = paths or {}
-    sources = imported_sources(renamed(experiment, paths).imports)
+    sources = imported_sources(with_file_names(experiment, paths).imports)
     units = []
     for number, ((_, at), where) in enumerate(zip(points(experiment), where_of_points(experiment), strict=True)):
-        located = renamed(at, paths)
-        at = changed(at, added(located, filled(located)))
+        located = with_file_names(at, paths)
+        at = with_fields(at, filled_fields(located, fill_defaults(located)))
         groups = _groups(at, located)
         numbers, size = at.instance_numbers, at.block or at.instances
         for group, word in zip(groups, _file_words(groups), strict=True):
@@ -80,13 +80,13 @@ def units_of(experiment: Experiment, paths: Mapping[str, str] | None = None) -> 
 
 
 def where_of_points(experiment: Experiment) -> list[dict[str, Any]]:
-    """The value of every point on every axis of the sweep, as tables have it."""
+    """The value of every point on every axis of the sweep, in the form that tables use."""
     axes = (axis_values(values) for values in experiment.sweep.values())
     return [dict(zip(experiment.sweep, values, strict=True)) for values in product(*axes)]
 
 
 def axis_values(values: Sequence[Any]) -> list[Any]:
-    """An axis of a sweep as values of one kind, as a column of a table needs: numbers, or else texts."""
+    """Converts the values of an axis to one type, for a column of a table: numbers, or else texts."""
     if any(isinstance(v, bool) or not isinstance(v, (int, float)) for v in values):
         return [v if isinstance(v, str) else str(v) for v in values]
     return list(values) if all(isinstance(v, int) for v in values) else [float(v) for v in values]

@@ -1,1 +1,1 @@
-"""Experiments that come with fedwave, as YAML files; the first line of each says what it is."""
+"""Experiments that come with fedwave, as YAML files; the first line of each describes it."""

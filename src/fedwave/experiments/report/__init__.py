@@ -1,1 +1,1 @@
-"""What people read: tables as text, figures, summaries."""
+"""Reports: tables as text, figures, summaries."""

@@ -24,7 +24,14 @@ from fedwave.experiments.analysis.statistics import (
 )
 from fedwave.experiments.analysis.tables import markdown, with_interval
 from fedwave.experiments.report.figures.comparison import comparison_figure
-from fedwave.experiments.store.dataset import curves_of, joined, long_name, metrics_of, scheduler_labels, task_metric
+from fedwave.experiments.store.dataset import (
+    curves_of,
+    join_units,
+    long_name,
+    metrics_of,
+    scheduler_labels,
+    task_metric,
+)
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import FloatArray
@@ -448,7 +455,7 @@ def with_more_instances(
         numbers = data["instance"].values.tolist()
         first = max(numbers) + 1
         numbers += range(first, first + more)
-        data = joined([data, lot(first, more)], scheduler_labels(data), numbers)
+        data = join_units([data, lot(first, more)], scheduler_labels(data), numbers)
     if found.widest <= half_width:
         return data, f"Instances were added until the widest interval was at most ±{half_width:g}."
     widest = "there is none" if np.isnan(found.widest) else f"the widest is ±{found.widest:.2g}"

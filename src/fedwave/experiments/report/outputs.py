@@ -1,4 +1,4 @@
-"""What a finished experiment leaves for people and programs: figures, tables, one netCDF file, checksums."""
+"""Writes the outputs of a finished experiment: figures, tables, one netCDF file, checksums."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _FIGURES = ("score", "score-paper", "learning-curves", "one-instance", "targets"
 _TABLES = ("rounds.csv", "instances.csv", "curves.csv", "targets.csv", "devices.csv")
 _ALWAYS = ("summary.json", "summary.csv", "table.md", "table.tex", "results.nc", SUMS)
 _MOST_CURVES = 24  # figures of points of a sweep
-_MOST_ROWS = 100_000  # of devices.csv: results of larger networks are in devices/*.parquet
+_MOST_ROWS = 100_000  # in devices.csv: results of larger networks are in devices/*.parquet
 _MOST_DEVICES = 60  # that fit beside each other
 
 
 def write_results(results: Results, folder: Path) -> list[Path]:
-    """Everything that suits the experiment. The caller holds the lock of the folder."""
+    """Writes every output that applies to the experiment. The caller holds the lock of the folder."""
     trained = results.experiment.task is not None
     if results.experiment.sweep:
         paths = _write_sweep(results, folder)
@@ -67,7 +67,7 @@ def write_score(point: Point, folder: Path) -> list[Path]:
         for number, line in enumerate(zip(*(part for name in BANDS for part in bands[name]), strict=True), 1)
     ]
     paths.append(write_csv(folder / "rounds.csv", ["scheduler", "round", *heading], rows))
-    values = Comparison.of(point.data, scores.base).values  # of the whole run, without a burn-in
+    values = Comparison.of(point.data, scores.base).values  # from the whole run, without a burn-in
     rows = [
         [label, number, *(f"{array[s, i]:.10g}" for array in values.values())]
         for s, label in enumerate(scheduler_labels(point.data))

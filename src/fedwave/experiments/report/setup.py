@@ -15,10 +15,10 @@ from fedwave.experiments.analysis.randomness import listed
 from fedwave.experiments.analysis.tables import escape_latex, one_line
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.files import with_file_names
 from fedwave.experiments.config.parts import PARTS
 from fedwave.experiments.config.read import load_experiment, texts
-from fedwave.experiments.config.resolve import filled
+from fedwave.experiments.config.resolve import fill_defaults
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_commits, all_versions, installed_versions, own_commit
@@ -75,12 +75,12 @@ def describe(what: str | Path | Experiment, *, imports: str | Path | Sequence[st
     for source in parts:
         import_parts(source)
     store = RunFolder(path)
-    how, lines = renamed(store.stored(), store.data_paths()), list(store.done.units.values())
+    how, lines = with_file_names(store.experiment_as_run, store.data_paths()), list(store.done.units.values())
     return _setup(how, all_versions(lines), all_commits(lines))
 
 
 def _setup(how: Experiment, versions: Sequence[Mapping[str, str]], commits: Sequence[str | None]) -> Setup:
-    first = filled(points(how)[0][1])
+    first = fill_defaults(points(how)[0][1])
     found = [*_network(network_of(first.network), first), *_schedulers(how)]
     if first.task is not None:
         found += _task(first)

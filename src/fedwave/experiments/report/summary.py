@@ -1,4 +1,4 @@
-"""What the results of an experiment say: its comparisons, tables and numbers, for people and for programs."""
+"""Summarises results: comparisons, tables and numbers, for people and for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
 def comparison_of(point: Point, network: Network | None = None, remark: str = "") -> Comparison:
-    """The schedulers of a point, compared as its experiment says; with the bound of the network if it is given."""
+    """Compares the schedulers of a point as its experiment says, with the bound of the network if it is given."""
     how = point.experiment
     base, rival = how.base, how.against
     return Comparison.of(point.data, base, how.burn_in, how.metric, rival=rival, network=network, remark=remark)
@@ -49,7 +49,7 @@ def _numbers(point: Point, compared: Callable[[Point], Comparison]) -> dict[str,
     found = compared(point)
     learnt = {} if point.experiment.task is None else learnt_json(point)
     worst = {k: {"device": d, "share": s} for k, (d, s) in worst_devices(point.data).items()}
-    # What the titles and captions of figures state (a compact export is drawn with it).
+    # Titles and captions of figures state these (a compact export is drawn with them).
     made_with = {**point.data.attrs, "devices": int(point.data.sizes["device"])}
     about = {**found.about(), "made_with": made_with}
     return {**about, "schedulers": found.to_json(), "worst_devices": worst, **learnt}
@@ -60,7 +60,7 @@ def _plain(where: dict[str, Any]) -> dict[str, Any]:
 
 
 def learnt_json(point: Point) -> dict[str, Any]:
-    """What the summary of a learning experiment adds."""
+    """The additional numbers of a learning experiment."""
     data = point.data
     more: dict[str, Any] = {}
     if "class_accuracy" in data:
@@ -77,7 +77,7 @@ def learnt_json(point: Point) -> dict[str, Any]:
 
 
 def worst_devices(data: xr.Dataset) -> dict[str, tuple[str, float]]:
-    """By scheduler: the device that delivers the least share of its shards, and that share, over all instances."""
+    """The device that delivers the least share of its shards over all instances, and that share, by scheduler."""
     if "device_share" not in data:
         return {}
     shares = data["device_share"].mean("instance")
@@ -90,7 +90,7 @@ def worst_devices(data: xr.Dataset) -> dict[str, tuple[str, float]]:
 
 
 def title_of(results: Results, name: str | None = None) -> str:
-    """What was run: its name, and U, W, gamma, rounds, instances and seed where they do not vary."""
+    """The title of a run: its name, and U, W, gamma, rounds, instances and seed where they do not vary."""
     return f"{name or results.experiment.name}: {title(*(p.data for p in results.points))}"
 
 
@@ -131,6 +131,6 @@ def worst_note(data: xr.Dataset) -> str:
 
 
 def interval_note(*found: Comparison, metrics: Sequence[str] = ()) -> str:
-    """What ± and (n of N) mean in a table of these metrics, or of all, if they are there."""
+    """Explains ± and (n of N) where they occur in a table of these metrics, or of all."""
     left_out = next(filter(None, (one.left_out(*metrics) for one in found)), "")
     return sentences(_HALF_WIDTH if any(one.has_intervals for one in found) else "", left_out)

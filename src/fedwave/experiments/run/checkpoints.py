@@ -17,7 +17,7 @@ Write = Callable[[IO[bytes]], None]
 Asked = Callable[[], bool]  # is the unit to stop?
 Warn = Callable[[str], object]  # called with a sentence
 T = TypeVar("T")
-_SHARE = 10  # of the time between checkpoints, writing them takes at most one part in so many
+_SHARE = 10  # writing checkpoints takes at most a tenth of the time between them
 
 
 def never() -> bool:
@@ -51,22 +51,22 @@ class Checkpointer:
             raise Stopped
 
     def save(self, write: Write) -> None:
-        """Store what ``write`` writes, instead of the last one."""
-        if self._path is not None and not self._path.is_dir():  # somebody's folder; the unit can do without checkpoints
+        """Replace the checkpoint. ``write`` writes the new one."""
+        if self._path is not None and not self._path.is_dir():  # a folder of the user stays; checkpoints are optional
             write_whole(self._path, lambda file: write_checkpoint_file(file, self._unit, write))
 
     def load(self, read: Callable[[IO[bytes]], T], warn: Warn) -> T | None:
-        """What ``read`` makes of the checkpoint; None if there is none, or it is damaged or of another unit."""
+        """The checkpoint, read by ``read``; None if there is none, or if it is corrupt or from another unit."""
         if self._path is None or not self._path.exists():
             return None
         try:
             if not self._path.is_file():  # a pipe in its place would be waited for
-                raise FedwaveError("it is no file")
+                raise FedwaveError("it is not a file")
             with open(self._path, "rb") as raw:
                 check_checkpoint_file(raw, self._unit)
                 return read(raw)
-        except Exception as error:  # whatever a damaged or forged file leads to
-            warn(f"the checkpoint {self._path} cannot be used, so the unit starts anew ({error})")
+        except Exception as error:  # a corrupt or forged file can raise anything
+            warn(f"the checkpoint {self._path} cannot be used, so the unit starts again ({error})")
             return None
 
     def _due(self) -> bool:

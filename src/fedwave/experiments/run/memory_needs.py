@@ -12,15 +12,15 @@ from fedwave.memory import available, check_memory, not_enough_memory
 from fedwave.metrics import Metric, MetricSet
 from fedwave.simulation import simulation_bytes
 
-_OF_UNIT = 2400  # bytes: its name, its instances, its place
+_OF_UNIT = 2400  # bytes in the list of units: name, instances, place
 _OF_PROCESS, _OF_TRAINER = 100 << 20, 300 << 20  # Python and the libraries of a worker
-_SHARD, _EPOCHS = 10, 5  # of a task that says nothing, at the least
-_CURVES = 4  # of training, beside the accuracy of every class
+_SHARD, _EPOCHS = 10, 5  # assumed for a task that leaves them open; lower bounds
+_CURVES = 4  # recorded in training, beside the accuracy of every class
 _RATE = 1.0  # shards a round and device, at the least
 
 
 def check_results(experiment: Experiment) -> None:
-    """Refuse a resolved experiment that has too many units or results to be put together on this machine."""
+    """Raises FedwaveError if a resolved experiment has too many units or results for the memory of this machine."""
     many = prod(len(values) for values in experiment.sweep.values())
     blocks = ceil(experiment.instances / (experiment.block or experiment.instances))
     units = many * blocks * ceil(len(experiment.schedulers) / (experiment.group or 1))
@@ -38,7 +38,7 @@ def check_results(experiment: Experiment) -> None:
 
 
 def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:
-    """So many workers, or fewer if their units do not fit in memory together; refused if not even one does."""
+    """The number of workers whose units fit in memory together, at most ``workers``. Raises if not even one fits."""
     need, largest = max(((_unit_bytes(at), at) for at in at_points), key=lambda pair: pair[0])
     there = available()
     if need > there:
@@ -65,7 +65,7 @@ def _unit_bytes(experiment: Experiment) -> float:
 
 
 def _run_bytes(experiment: Experiment) -> float:
-    """Of the results of one scheduler and instance."""
+    """Bytes of the results of one scheduler and instance."""
     watched = _metrics(experiment)
     of_devices = 1 + sum(metric.per_device for metric in watched)  # with the share delivered
     of_rounds = sum(not metric.per_device for metric in watched)
@@ -79,7 +79,7 @@ def _metrics(experiment: Experiment) -> tuple[Metric, ...]:
 
 
 def _devices(experiment: Experiment) -> int:
-    """A random network has as many as it says, and is not built for that."""
+    """The number of devices; a random network is not built to count them."""
     config = experiment.network
     if config.kind == "random" and config.devices is not None:
         return config.devices

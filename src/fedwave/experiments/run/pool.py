@@ -1,9 +1,25 @@
 """Units of work, one after another in this process or spread over workers.
 
-A unit that fails in the user's code, or finishes no round for the time-out, is abandoned: the others go on, and
-`fedwave resume` tries it again. A worker that is gone is replaced, and its unit goes on from its last checkpoint. A
+A unit that fails in the user's code, or finishes no round within the time-out, is abandoned: the others continue, and
+`fedwave resume` tries it again. A worker that has ended is replaced, and its unit continues from its last checkpoint. A
 unit that ran out of memory is retried once, after all others and with no other unit beside it. After a request to stop
 (signals.py), Stopped is raised as soon as every unit at work has stopped.
+
+A worker sends messages (kind, content) to the pool, which reports some of them; the run makes events of these:
+
+    kind       sender        content                    the pool                                 event
+    begun      pool          None                       reports it at the first "rounds"         unit-begun
+    rounds     unit          rounds played; 0: at work  reports it                               progress, unless 0
+    warning    unit, worker  a sentence                 reports it                               unit-warning
+    done       unit          the Dataset                yields it                                unit-finished
+    stopped    unit, worker  None                       frees the worker                         none
+    memory     unit, worker  the cause                  ends the worker, retries the unit alone  unit-crashed
+    crashed    worker        the cause                  ends the worker, retries the unit twice  unit-crashed
+    abandoned  unit, pool    the cause                  reports it; also after the last retry    unit-abandoned
+    refused    unit          a sentence                 raises FedwaveError                      none
+    failed     unit          a traceback                raises RuntimeError                      none
+
+"unit" is ``process.do_unit``, in a process or on a Ray cluster; "worker" is a class derived from Worker.
 """
 
 from __future__ import annotations
@@ -34,19 +50,17 @@ _AWAKE_SECONDS = 1.0  # a longer gap between two looks at the workers: this proc
 
 @dataclass(frozen=True)
 class Message:
-    """News about a unit at work."""
+    """A report about a unit at work."""
 
-    # "begun", "rounds" (how many more were played; 0: it works), "warning" (a sentence), "crashed" (why its worker did,
-    # and the unit is retried), "abandoned" (why)
-    kind: str
+    kind: str  # begun, rounds, warning, crashed or abandoned
     unit: Unit
     content: Any = None
-    cause: BaseException | None = None  # of a unit that failed in this process
+    cause: BaseException | None = None  # the error, if the unit failed in this process
 
 
 @dataclass(frozen=True)
 class Job:
-    """Units of work to do, and who is told about them."""
+    """Units of work to do, and the function that gets reports about them."""
 
     units: list[Unit]
     report: Callable[[Message], object]
@@ -61,7 +75,7 @@ Engine = Callable[[Job], Generator[Finished, None, None]]
 
 
 def no_round_in(timeout: float, unit: Unit) -> str:
-    """Why a unit is abandoned that works, or waits, and finishes no round."""
+    """The reason for abandoning a unit that finishes no round."""
     names = ", ".join(unit.schedulers)
     return f"no round of {names} was finished in {timeout:g} s: raise --timeout if one takes longer"
 
@@ -94,7 +108,7 @@ def _do_here(unit: Unit, job: Job) -> xr.Dataset:
 
 
 class Worker(ABC):
-    """A worker as its pool sees it: a process of this machine, or an actor on a Ray cluster."""
+    """The pool's side of a worker: a process of this machine, or an actor on a Ray cluster."""
 
     def __init__(self, number: int) -> None:
         self.number = number  # among the workers of its pool
@@ -116,10 +130,7 @@ class Worker(ABC):
 
     @abstractmethod
     def messages(self) -> list[tuple[str, Any]]:
-        """The (kind, content) that have come, without waiting.
-
-        Besides those of ``process.do_unit``, "memory" or "crashed" and the cause: it is of no use any more.
-        """
+        """The messages that have arrived, as (kind, content). Does not wait."""
 
     @abstractmethod
     def end(self) -> None:
@@ -136,7 +147,7 @@ class Pool:
     def __init__(self, job: Job, new: Callable[[int], Worker | None], wait: Callable[[list[Any]], object]) -> None:
         self._job, self._new, self._wait = job, new, wait
         self._waiting = deque(job.units)
-        self._losses: Counter[tuple[str, str]] = Counter()  # by the unit's name, and what happened to its worker
+        self._losses: Counter[tuple[str, str]] = Counter()  # by the unit's name, and the kind of loss
         self._workers: list[Worker] = []
 
     def results(self) -> Generator[Finished, None, None]:
@@ -166,7 +177,7 @@ class Pool:
         return [worker.unit for worker in self._workers if worker.unit is not None]
 
     def _begin(self) -> None:
-        """Give each waiting unit to a worker, as long as there are workers; one that needs all memory waits for it."""
+        """Gives waiting units to free workers. A unit that needs all memory waits until it is alone."""
         while self._waiting:
             at_work = self._at_work()
             if at_work and any(self._losses[unit.name, "memory"] for unit in (*at_work, self._waiting[0])):
@@ -176,7 +187,7 @@ class Pool:
                 break
             unit = self._waiting.popleft()
             worker.begin(unit, self._job.checkpoint(unit))
-        for worker in [one for one in self._workers if one.unit is None]:  # what it holds is memory too, or a CPU
+        for worker in [one for one in self._workers if one.unit is None]:  # it would hold memory, or a CPU
             self._remove(worker)
 
     def _added(self) -> Worker | None:
@@ -188,7 +199,7 @@ class Pool:
         return worker
 
     def _listen(self, worker: Worker) -> Generator[Finished, None, None]:
-        """Act on what a worker has sent, or has not."""
+        """Acts on the messages of a worker, and on its silence."""
         for kind, content in worker.messages():
             worker.silent, unit = 0.0, worker.unit
             if kind in _LIMITS:
@@ -217,7 +228,7 @@ class Pool:
             self._job.report(Message("abandoned", worker.unit, no_round_in(self._job.timeout, worker.unit)))
 
     def _lost(self, worker: Worker, kind: str, cause: str) -> None:
-        """A worker is gone: its unit is retried or abandoned."""
+        """Removes a worker that has ended; retries or abandons its unit."""
         self._remove(worker)
         unit = worker.unit
         if unit is None or self._job.stop.requested:  # it keeps its last checkpoint

@@ -132,12 +132,7 @@ def _listen(parent: Connection, units: SimpleQueue[Any], asked: threading.Event)
 
 
 def do_unit(unit: Unit, path: Path | None, asked: Asked, send: Callable[[str, Any], None]) -> tuple[str, Any]:
-    """Do the unit on one thread. Sends messages about it, and returns its answer, which is a message too.
-
-    A message is (kind, content): "rounds" (how many more were played; 0: it works), "warning" (a sentence). An answer
-    is "done" and the result; "stopped"; "memory" or "abandoned" and why the unit failed by itself; or, to end all
-    units, "refused" and a sentence, or "failed" and a traceback.
-    """
+    """Do the unit on one thread. Sends messages (pool.py lists their kinds), and returns the last one."""
     waiting, last = 0, 0.0
 
     def count(rounds: int) -> None:  # they are added up and sent a few times a second

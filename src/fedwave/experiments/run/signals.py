@@ -53,7 +53,7 @@ def stop_at_once(number: int, frame: FrameType | None = None) -> NoReturn:
 
 
 class StopRequest:
-    """What signals have asked of a run.
+    """A request to stop a run, made by signals.
 
     ``last_words`` makes the last sentence of a command. With it, the process may be ended in the middle of a unit's
     code, which could catch any exception; a program that calls fedwave is never ended.
@@ -102,7 +102,7 @@ class StopRequest:
         """Within the block a unit is done in this process; the function that it yields is called after each round.
 
         NoRound is raised, with the text ``late``, after ``timeout`` seconds without a round, and again and again as
-        long as the block goes on. From the fifth time on a command is ended instead. SIGALRM interrupts Python code and
+        long as the block lasts. From the fifth time on a command is ended instead. SIGALRM interrupts Python code and
         the calls that wait (sleep, read); it cannot interrupt a library that computes for ever. There is no time-out
         outside the main thread, or where the program has an alarm of its own.
         """
@@ -168,7 +168,7 @@ def signals_held() -> Iterator[None]:
 
 
 def ignore_signals() -> None:
-    """For a worker: signals reach the whole group, but only the process that started the workers decides."""
+    """Makes a worker ignore signals: they reach the whole group, but only the parent of the workers answers them."""
     for one in SIGNALS:  # SIG_IGN would be inherited by programs that users start
         signal.signal(one, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedwave.learning.lockstep import LockStep
     from fedwave.learning.task import Task
 
-# Between two checks whether a checkpoint is due: at most so many device-rounds, and of a slow scheduler fewer.
+# The most device-rounds between two checks whether a checkpoint is due; a slow scheduler is checked more often.
 _PIECE = 5_000_000
 _PIECE_SECONDS = 1.0
 
@@ -41,7 +41,7 @@ class UnitFailed(FedwaveError):
 
 
 class OutOfMemory(UnitFailed):
-    """There was too little memory for it."""
+    """A unit failed for lack of memory."""
 
 
 def run_unit(unit: Unit, path: Path | None, meter: Meter, warn: Warn, asked: Asked = never) -> xr.Dataset:
@@ -50,11 +50,11 @@ def run_unit(unit: Unit, path: Path | None, meter: Meter, warn: Warn, asked: Ask
     Raises Stopped, with a checkpoint, if it is ``asked`` to stop; UnitFailed for whatever the user's code raises.
     """
     try:
-        work = _Work(replace(unit, experiment=unit.located()), Checkpointer(unit, path, asked), meter, warn)
+        work = _Work(replace(unit, experiment=unit.local_experiment()), Checkpointer(unit, path, asked), meter, warn)
         return work.results(unit.experiment)
     except (FedwaveError, Stopped, NoRound, Interrupted, Terminated):
         raise
-    except BaseException as error:  # also sys.exit() and a KeyboardInterrupt that nobody has caused
+    except BaseException as error:  # also sys.exit() and a KeyboardInterrupt without Ctrl-C
         if _is_lack_of_memory(error):
             text = " ".join(str(error).split())[:200]
             raise OutOfMemory("there was too little memory" + (f" ({text})" if text else "")) from error
@@ -71,7 +71,7 @@ def _is_lack_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def _played() -> Iterator[None]:
-    """What is refused while rounds are played (a decision, a state) is the fault of the unit's own parts."""
+    """Turns a FedwaveError of the block into UnitFailed: the unit's own scheduler or metric caused it."""
     try:
         yield
     except FedwaveError as error:
@@ -82,8 +82,8 @@ def _played() -> Iterator[None]:
 def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> Task:
     """The units of one worker share the data: reading them takes longer than a small unit.
 
-    A changed file of the user may give other data, so ``sources`` are part of the key. ``pinned`` is the sum of
-    the data that the run was begun with.
+    A changed file of the user may give other data, so ``sources`` are part of the key. ``pinned`` is the
+    checksum of the data at the start of the run.
     """
     task = task_of(config)
     if pinned is not None:
@@ -93,7 +93,7 @@ def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> T
 
 @dataclass(frozen=True)
 class _Work:
-    """A unit at work: what it is, and whom it tells about its progress."""
+    """A unit at work, its checkpoints, and the functions that get its progress and warnings."""
 
     unit: Unit  # its experiment has the paths of files on this machine
     checkpointer: Checkpointer
@@ -101,7 +101,7 @@ class _Work:
     warn: Warn
 
     def results(self, named: Experiment) -> xr.Dataset:
-        """``named`` is the experiment as it is stored, with the names of its files."""
+        """``named`` is the stored form of the experiment, with the names of its files."""
         self.checkpointer.stop_if_asked()
         unit, how = self.unit, self.unit.experiment
         prepare(how, unit.sources)

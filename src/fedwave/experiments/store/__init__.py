@@ -1,1 +1,1 @@
-"""The run folder: its files, who may write it, how it is read and checked."""
+"""The run folder: its files and its lock, and the code that reads and checks it."""

@@ -26,7 +26,7 @@ def write_checkpoint_file(file: IO[bytes], unit: Unit, write: Callable[[IO[bytes
 
 
 def check_checkpoint_file(file: IO[bytes], unit: Unit) -> None:
-    """Raises FedwaveError for a damaged file, or one of another unit; then the file is at its beginning."""
+    """Raises FedwaveError for a corrupt file, or one from another unit. Leaves the file at its beginning."""
     left = max(0, file.seek(0, os.SEEK_END) - len(_line(unit, 0)))
     file.seek(left)
     end = file.read()
@@ -35,7 +35,7 @@ def check_checkpoint_file(file: IO[bytes], unit: Unit) -> None:
     while left > 0 and (piece := file.read(min(left, _PIECE))):
         checksum, left = zlib.crc32(piece, checksum), left - len(piece)
     if end != _line(unit, checksum):
-        raise FedwaveError("it is damaged, or another unit or another run wrote it")
+        raise FedwaveError("it is corrupt, or another unit or another run wrote it")
     file.seek(0)
 
 

@@ -12,17 +12,12 @@ from fedwave.files.reading import opened, read_text
 from fedwave.files.writing import write_text
 
 SUMS = "SHA256SUMS"
-_MOST_BYTES = 100_000_000  # of a list of a million files
+_MOST_BYTES = 100_000_000  # enough for a list of a million files
 _known: dict[tuple[int, ...], str] = {}  # by device, inode, size and time of the last change
 
 
-class Damaged(FedwaveError):
+class Corrupt(FedwaveError):
     """A file of a run folder has changed since it was written."""
-
-
-def sha256(content: bytes) -> str:
-    """The checksum of bytes."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def file_sha256(path: str | Path) -> str:
@@ -50,5 +45,5 @@ def read_sums(folder: Path) -> dict[str, str]:
     *lines, rest = read_text(path, str(path), _MOST_BYTES).split("\n")
     pairs = [line.split("  ", 1) for line in lines]
     if rest or any(len(pair) != 2 for pair in pairs):
-        raise FedwaveError(f"{path} is damaged: `fedwave report` writes it again.")
+        raise FedwaveError(f"{path} is corrupt: `fedwave report` writes it again.")
     return {name: checksum for checksum, name in pairs}

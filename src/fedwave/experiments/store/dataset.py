@@ -9,7 +9,7 @@
 A unit of work, a point of a sweep and a whole sweep have the same form; the axes of a sweep stand in front. The
 attributes of a variable describe its metric, so that results can be read without the code that declared it:
 ``long_name`` (for people), ``over_rounds`` (how the rounds of an instance become one number) and ``better``. The
-attributes of the Dataset say what it was made with: ``slots``, ``gamma``, ``seed``; ``chance`` and ``own_draws``
+attributes of the Dataset record its origin: ``slots``, ``gamma``, ``seed``; ``chance`` and ``own_draws``
 (analysis/randomness.py); ``test_images`` and ``loss_images`` that were used. Devices are labelled by their names, or by
 numbers; in a sweep over tables with devices of different names, by numbers.
 """
@@ -81,7 +81,7 @@ def unit_dataset(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | Non
 
 
 def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None) -> dict[str, Any]:
-    """What tables and figures state about a run, as texts and numbers that every file format holds."""
+    """The attributes that tables and figures state about a run: texts and numbers, which every file format holds."""
     first = next(iter(traces.values()))
     slots: Any = first.network.slots
     if not isinstance(slots, int):
@@ -92,7 +92,7 @@ def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None)
     }
     drawing = [label for label in random if random[label]]
     about: dict[str, Any] = {"slots": str(slots), "gamma": float(first.network.gamma)}
-    about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.chance)}
+    about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.random_parts)}
     learnt = next(iter(curves.values())) if curves else None
     used = learnt.settings if learnt else {}
     if learnt and learnt.metric_name != "accuracy":
@@ -101,7 +101,7 @@ def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None)
 
 
 def with_counts(data: xr.Dataset) -> xr.Dataset:
-    """The same with numbers along its rounds and unnamed devices (from 1) and classes (from 0)."""
+    """The Dataset with numbers for rounds and unnamed devices (from 1) and classes (from 0)."""
     starts = {"round": 1, "device": 1, "class": 0}
     there = {k: n for k, n in starts.items() if k in data.sizes and k not in data.coords}
     return data.assign_coords({k: np.arange(n, n + data.sizes[k]) for k, n in there.items()})
@@ -130,10 +130,10 @@ def _about(name: str, known: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in about.items() if value}
 
 
-def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]) -> xr.Dataset:
-    """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order.
+def join_units(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]) -> xr.Dataset:
+    """Joins blocks of schedulers and instances, given in any order. The result has the schedulers in the given order.
 
-    The parts are taken one by one, so that those which come from a generator are never in memory together.
+    Consumes the parts one at a time; a generator never holds two in memory.
     """
     import xarray as xr
 
@@ -149,7 +149,8 @@ def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: It
             whole, first_form = xr.Dataset(data, coords=coordinates, attrs=part.attrs), form
         elif form != first_form:
             raise FedwaveError(
-                "the units of a run have different metrics, or numbers of devices: one of their tables is not its own."
+                "the units of a run have different metrics or numbers of devices: a table is from another run; "
+                "`fedwave verify` names it."
             )
         rows = np.array([schedulers.index(label) for label in scheduler_labels(part)])
         place = np.ix_(rows, np.searchsorted(numbers, part["instance"].values))
@@ -162,8 +163,8 @@ def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: It
     return whole
 
 
-def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
-    """The points of a sweep, the last axis running fastest; shorter or smaller ones are filled up with NaN.
+def join_points(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
+    """Joins the points of a sweep; the last axis runs fastest. Shorter or smaller points are filled up with NaN.
 
     Devices are aligned by name. Where the points have devices of different names, they are numbered in the order of
     each point's own table; `point.data` of Results keeps the names.
@@ -216,18 +217,18 @@ def task_metric(data: xr.Dataset) -> str:
 
 
 def long_name(data: xr.Dataset, metric: str) -> str:
-    """What people call a metric."""
+    """The name of a metric for people."""
     return str(data[metric].attrs.get("long_name", metric))
 
 
 def series(data: xr.Dataset, scheduler: str, metric: str) -> Array:
-    """A metric of one scheduler ``[T, I]``, as its trace has it: sums come out the same to the last digit."""
+    """A metric of one scheduler ``[T, I]``, laid out like its trace: sums are the same to the last digit."""
     values = data[metric].sel(scheduler=scheduler).transpose("round", "instance", ...).values
     return np.ascontiguousarray(values)
 
 
 def curves_of(data: xr.Dataset, scheduler: str) -> Curves:
-    """What one scheduler's training showed, with the methods of Curves."""
+    """The training of one scheduler as Curves."""
     from fedwave.learning.curves import Curves
 
     metric = task_metric(data)

@@ -1,4 +1,4 @@
-"""Are two runs the same, and if not, what differs first? Nothing is imported or run for that."""
+"""Finds the first difference of two runs, without importing or running anything."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fedwave.experiments.store.provenance import all_versions, versions_apart
 from fedwave.experiments.store.verify import Finding, listed_names, sound
 from fedwave.types import Array
 
-_NOTES = {  # about what, and why it is only a note
+_NOTES = {  # the subject of the note, and its reason
     "shown": ("experiment", " (this changes no number of a round)"),
     "cut": ("units", " (how the work was cut into units; this can change last digits of training)"),
 }
-Names = tuple[object, object]  # what the two runs are called
+Names = tuple[object, object]  # the names of the two runs
 
 
 def compare_runs(a: Path, b: Path) -> list[Finding]:
@@ -35,7 +35,7 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
     found = sorted(found, key=lambda finding: finding.about) + compare_versions(one, other)
     try:
         found += _results(one, other)
-        if sound(found):  # else it is no wonder
+        if sound(found):  # a differing experiment already explains differing files
             found += _files(one, other, as_they_are=all(finding.state == "ok" for finding in found))
     except FedwaveError as error:
         found.append(Finding("results", "wrong", str(error)))
@@ -45,7 +45,7 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
 def compare_experiments(a: RunFolder, b: RunFolder, names: Names = ("A", "B")) -> list[Finding]:
     """The first field in which two experiments differ, of each kind, and all inputs that differ."""
     found = []
-    apart = first_differences(to_mapping(a.stored()), to_mapping(b.stored()))
+    apart = first_differences(to_mapping(a.experiment_as_run), to_mapping(b.experiment_as_run))
     for changes, (field, *values) in apart.items():
         one, other = (f"{json.dumps(value)} in {name}" for value, name in zip(values, names, strict=True))
         about, why = _NOTES.get(changes, ("instances" if changes == "instances" else "experiment", ""))
@@ -107,7 +107,7 @@ def _same(x: Array, y: Array) -> Array:
 
 
 def _files(a: RunFolder, b: RunFolder, as_they_are: bool) -> Iterator[Finding]:
-    """Tables, figures and results.nc: what people read. Their checksums were not looked at with the numbers.
+    """Compares tables, figures and results.nc, which people read, by their checksums.
 
     ``as_they_are``: nothing that was noted before, such as another version of a package, explains a difference.
     """

@@ -2,7 +2,7 @@
 
 The first line has the run id, the checksums of run.json and config.yaml, and where input files were found. A line per
 finished unit follows, with the checksums of its tables, and how long, when, where and with which versions it ran.
-Lines are appended. A line that is torn or damaged counts for nothing.
+Lines are appended. A line that is torn or corrupt is ignored.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.experiments.store.checksums import Corrupt
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import read_bytes
 from fedwave.files.writing import write_bytes
 
 DONE = "done.jsonl"
-_MOST_BYTES = 1_000_000_000  # of a million units
+_MOST_BYTES = 1_000_000_000  # enough for a million units
 _APPEND = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 Line = Mapping[str, Any]
 
@@ -31,11 +32,11 @@ class Done:
 
     header: Line
     units: dict[str, Line]  # the last line of each, by its name
-    damaged: list[int]  # numbers of the lines that count for nothing
+    corrupt: list[int]  # numbers of the lines that are ignored
 
 
 def write_done(folder: Path, header: Line, lines: Iterable[Line] = ()) -> None:
-    """Write the file anew."""
+    """Write the whole file."""
     write_bytes(folder / DONE, b"".join(map(_text, (header, *lines))))
 
 
@@ -52,18 +53,18 @@ def append_line(folder: Path, line: Line) -> None:
 
 
 def read_done(folder: Path) -> Done:
-    """Raises Damaged without a sound first line."""
+    """Read the file. Raises Corrupt if its first line is torn or corrupt."""
     path = folder / DONE
     try:
         first, *lines = read_bytes(path, "it", _MOST_BYTES).splitlines(keepends=True) or [b""]
     except FedwaveError as error:
-        raise Damaged(f"{path} is damaged: {error}") from None
+        raise Corrupt(f"{path} is corrupt: {error}") from None
     header = _content(first, run=str)
     if header is None:
-        raise Damaged(f"{path} is damaged in its first line: restore it, or start a new run in another folder.")
+        raise Corrupt(f"{path} is corrupt in its first line: restore it, or start a new run in another folder.")
     found = [_content(line, unit=str, sha256=dict, bytes=dict) for line in lines]
-    damaged = [number for number, line in enumerate(found, start=2) if line is None]
-    return Done(header, {line["unit"]: line for line in found if line is not None}, damaged)
+    corrupt = [number for number, line in enumerate(found, start=2) if line is None]
+    return Done(header, {line["unit"]: line for line in found if line is not None}, corrupt)
 
 
 def _text(content: Line) -> bytes:
@@ -72,7 +73,7 @@ def _text(content: Line) -> bytes:
 
 
 def _content(line: bytes, **kinds: type) -> dict[str, Any] | None:
-    """The content of a line with fields of these kinds; None if it is torn or damaged."""
+    """The content of a line with fields of these kinds; None if it is torn or corrupt."""
     try:
         content = json.loads(line)
         del content["checksum"]

@@ -26,18 +26,19 @@ from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import renamed
+from fedwave.experiments.config.files import with_file_names
 from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.config.run_id import first_differences
 from fedwave.experiments.config.sweep import to_mapping
-from fedwave.experiments.config.units import Unit, units_of
+from fedwave.experiments.config.units import Unit, cut_into_units
 from fedwave.experiments.store import inputs
-from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
+from fedwave.experiments.store.checksums import Corrupt, file_sha256
 from fedwave.experiments.store.done import DONE, Done, Line, append_line, read_done, write_done
 from fedwave.experiments.store.lock import check_links, locked, make_run_folder
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import is_there, read_bytes
 from fedwave.files.writing import write_bytes, write_text
 from fedwave.parts.user_code import import_source
@@ -46,7 +47,7 @@ from fedwave.version import NUMERICS, __version__
 if TYPE_CHECKING:
     import xarray as xr
 
-KINDS = ("rounds", "devices")  # of tables, and their folders
+KINDS = ("rounds", "devices")  # the kinds of tables, and their folders
 
 
 def check_is_folder(folder: Path) -> None:
@@ -56,11 +57,11 @@ def check_is_folder(folder: Path) -> None:
 
 
 class RunFolder:
-    """Reads and writes a run folder. What it has read it keeps: make a new one to look again."""
+    """Reads and writes a run folder. Caches what it reads; make a new RunFolder to read again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.warnings: list[str] = []  # when a run goes on: what was repaired, other versions
+        self.warnings: list[str] = []  # filled when a run is resumed: repairs, other versions
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; raises FedwaveError if another process holds it."""
@@ -71,6 +72,11 @@ class RunFolder:
         """Has a run been begun here?"""
         return is_there(self.path / MANIFEST)
 
+    def check_begun(self) -> None:
+        """Raises FedwaveError if no run has been begun here."""
+        if not self.exists():
+            raise FedwaveError(f"{self.path} is not a run folder: it has no {MANIFEST}.")
+
     @cached_property
     def done(self) -> Done:
         """The finished units; none of a run that was killed before it wrote the first line."""
@@ -78,8 +84,9 @@ class RunFolder:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What the run consists of. Raises FedwaveError if run.json or config.yaml has changed since it was begun."""
-        header = self.done.header if self.exists() else {}
+        """The content of run.json. Raises FedwaveError if it or config.yaml has changed since the run was begun."""
+        self.check_begun()
+        header = self.done.header
         found = read_manifest(self.path, header.get(MANIFEST))
         if header and sha256(read_bytes(self.path / CONFIG, f"experiment {self.path / CONFIG}")) != header.get(CONFIG):
             raise FedwaveError(
@@ -100,8 +107,9 @@ class RunFolder:
         imports = self.manifest.experiment.imports
         return inputs.resume_command(self.path, [self.input_paths.get(name, name) for name in imports])
 
-    def stored(self) -> Experiment:
-        """The experiment, to read its results: imports nothing."""
+    @property
+    def experiment_as_run(self) -> Experiment:
+        """The resolved experiment, with its input files by their names. Imports nothing."""
         return self.manifest.experiment
 
     def units(self) -> list[Unit]:
@@ -117,7 +125,7 @@ class RunFolder:
         for path, text in code.values():
             import_source(path, text)
         names = {name: path for name, (path, _) in code.items()}
-        return renamed(self.stored(), names | self.data_paths())
+        return with_file_names(self.experiment_as_run, names | self.data_paths())
 
     def data_paths(self) -> dict[str, str]:
         """Where the data files that the experiment names are now: the copies, or the unchanged originals."""
@@ -133,24 +141,24 @@ class RunFolder:
         found = inputs.find_inputs(experiment, known)
         inputs.check_unchanged(self.path, found, known)
         paths = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
-        stored = renamed(experiment, {path: name for name, path in paths.items()})
+        stored = with_file_names(experiment, {path: name for name, path in paths.items()})
         if begun:
             self._check_same(stored)
-        units = self.units() if begun else units_of(stored, paths)
+        units = self.units() if begun else cut_into_units(stored, paths)
         datasets = inputs.find_datasets(units, paths)
         inputs.check_unchanged(self.path, datasets, known)
         found += datasets
         known = known if begun else {one.name: one.input for one in found}
         copied = inputs.write_copies(self.path, [one for one in found if one.name in known])
         if begun:
-            self.warnings += [f"{self.path / name} was damaged or missing: it is copied again." for name in copied]
+            self.warnings += [f"{self.path / name} was corrupt or missing: it is copied again." for name in copied]
         else:
             self._write_manifest(Manifest.of(stored, known, units))
         if not self.done.header:
             self._write_done({one.name: one.path for one in found if one.path is not None})
         elif said := other_versions(self.path, self.done.units.values()):
             self.warnings.append(said)
-        if self.done.damaged:  # such as the torn last line of a killed run
+        if self.done.corrupt:  # such as the torn last line of a killed run
             write_done(self.path, self.done.header, self.done.units.values())
         sources = {one.path: one.text for one in found if one.path is not None and one.text is not None}
         copies = {name: one.copy for name, one in known.items() if one.kind == "data" and one.copy is not None}
@@ -179,18 +187,18 @@ class RunFolder:
         }
         append_line(self.path, line)
         self.done.units[unit.name] = line
-        with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
+        with suppress(OSError):  # it may be a folder of the user's; it is not read any more
             self.checkpoint(unit).unlink(missing_ok=True)
 
     def finished(self, unit: Unit) -> bool:
-        """Is it stored? Raises Damaged if a table of it has changed since, or is of another run."""
+        """Is the unit stored? Raises Corrupt if one of its tables has changed since, or is from another run."""
         return unit.name in self.done.units and bool(self.data(unit).sizes)
 
     def is_finished(self) -> bool:
-        """Is every unit stored and undamaged? Then nothing from outside is needed any more."""
+        """Is every unit stored and sound? Such a folder needs no file from outside."""
         try:
             return all(self.finished(unit) for unit in self.units())
-        except Damaged:
+        except Corrupt:
             return False
 
     def data(self, unit: Unit) -> xr.Dataset:
@@ -204,16 +212,16 @@ class RunFolder:
                 contents.append(content)
             rounds, devices = contents
             return dataset_from(rounds, devices, unit)
-        except Exception as error:  # whatever a table of others leads to
+        except Exception as error:  # an untrusted table can raise anything
             why = " ".join(str(error).split()).rstrip(".")
-            raise Damaged(f"unit {unit.name} in {self.path} is damaged: {why}.") from None
+            raise Corrupt(f"unit {unit.name} in {self.path} is corrupt: {why}.") from None
 
     def checkpoint(self, unit: Unit) -> Path:
         """The file with the checkpoint of a unit at work."""
         return self.path / "checkpoints" / f"{unit.name}.npz"
 
     def checksums(self) -> dict[str, str]:
-        """Of everything that the run itself has written and that two equal runs have in common, by file."""
+        """Checksums, by file, of the files that are equal in two equal runs."""
         found = {name: str(self.done.header.get(name)) for name in (MANIFEST, CONFIG)}
         found |= {one.copy: one.sha256 for one in self.manifest.inputs.values() if one.copy is not None}
         for unit in self.manifest.units:
@@ -222,7 +230,7 @@ class RunFolder:
 
     @cached_property
     def _machine(self) -> dict[str, Any]:
-        return machine(self.stored())
+        return machine(self.experiment_as_run)
 
     def _write_manifest(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -235,11 +243,11 @@ class RunFolder:
         self.done = read_done(self.path)
 
     def _check_same(self, experiment: Experiment) -> None:
-        apart = first_differences(to_mapping(self.stored()), to_mapping(experiment))
+        apart = first_differences(to_mapping(self.experiment_as_run), to_mapping(experiment))
         for field, is_, asked in apart.values():
             raise FedwaveError(
                 f"{self.path} holds another experiment: its {field} is {short_repr(is_)}, not {short_repr(asked)}; "
-                f"choose another --out, or go on with it by `fedwave resume {self.path}`."
+                f"choose another --out, or resume it with `fedwave resume {self.path}`."
             )
         if self.manifest.numerics != NUMERICS:
             raise FedwaveError(

@@ -6,7 +6,7 @@
     dataset mnist         the arrays of a "dataset"
     scheduler mine        a "part" that a script or a notebook defined: named, not pinned
 
-Large files are pinned and not copied. Data are read from the copy. Code is not: a run folder from somebody else must
+Large files are pinned and not copied. Data are read from the copy. Code is not: an untrusted run folder must
 not execute code, so ``--import`` (``imports`` in Python) names it, or an earlier import in this process.
 """
 
@@ -18,7 +18,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -26,11 +26,12 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import data_files
+from fedwave.experiments.config.files import data_files, with_file_names
 from fedwave.experiments.config.run_id import deciding_fields
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.store.checksums import file_sha256, sha256
+from fedwave.experiments.store.checksums import file_sha256
+from fedwave.files.checksum import sha256
 from fedwave.files.reading import read_bytes
 from fedwave.files.writing import write_bytes
 from fedwave.parts import registry
@@ -45,12 +46,12 @@ from fedwave.parts.user_code import (
 )
 
 _FOLDER, _MODULE = "inputs/", "module "
-MOST_BYTES = 20_000_000  # of a file that is copied
+MOST_BYTES = 20_000_000  # a larger file is not copied
 
 
 @dataclass(frozen=True)
 class Input:
-    """One input, as run.json has it."""
+    """One input, an entry of run.json."""
 
     kind: str
     sha256: str  # empty: of a part, which is not pinned
@@ -58,7 +59,7 @@ class Input:
 
     @classmethod
     def read(cls, content: Any) -> Input:
-        """From a file, which may be untrusted: nothing is written or read elsewhere."""
+        """Reads an entry of an untrusted run.json. Raises ValueError if its copy lies outside inputs/."""
         one = cls(**content)
         if one.copy is not None and one.copy != _FOLDER + Path(one.copy).name:
             raise ValueError("at its inputs")
@@ -72,13 +73,13 @@ class Found:
     name: str
     input: Input
     path: str | None = None  # None: a dataset, a part
-    text: str | None = None  # of code, as this process has executed it
+    text: str | None = None  # the code that this process has executed
 
 
 def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Found]:
     """The files of an experiment with absolute paths, and parts of scripts.
 
-    ``known`` are the inputs of a run that goes on: a file with the same content keeps its name.
+    ``known`` are the inputs of a run that is resumed: a file with the same content keeps its name.
     """
     found: list[Found] = []
 
@@ -112,7 +113,7 @@ def find_datasets(units: Iterable[Unit], paths: Mapping[str, str]) -> list[Found
     """The datasets that the units learn, each once; they are loaded. ``paths`` are those of the files."""
     found = {}
     for unit in units:
-        task, located = unit.experiment.task, replace(unit, paths=paths).located().task
+        task, located = unit.experiment.task, with_file_names(unit.experiment, paths).task
         if task is not None and located is not None:
             found[f"dataset {task.dataset}"] = located.dataset
     sums = {name: arrays_sha256(registry.build("dataset", part)) for name, part in found.items()}
@@ -132,14 +133,14 @@ def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, In
 
 
 def write_copies(folder: Path, found: Iterable[Found]) -> list[str]:
-    """Copy what has no copy yet, or a damaged one; returns the copies that were written."""
+    """Copy inputs without a copy, or with a corrupt one; returns the copies that were written."""
     written = []
     for one in found:
         if one.path is None or one.input.copy is None or has_copy(folder, one.input):
             continue
         content = read_bytes(one.path, one.path, MOST_BYTES) if one.text is None else one.text.encode()
         if sha256(content) != one.input.sha256:
-            raise FedwaveError(f"{one.path} has changed in this moment: run the command again.")
+            raise FedwaveError(f"{one.path} changed while it was being copied: run the command again.")
         write_bytes(folder / one.input.copy, content)
         written.append(one.input.copy)
     return written
@@ -173,7 +174,7 @@ def named_code(
 ) -> dict[str, tuple[str, str]]:
     """The path and text of every file of the user's that resuming a run needs, by name. Executes nothing.
 
-    A run folder may come from somebody else, so it names no code itself. Raises FedwaveError for a file that is neither
+    A run folder may be untrusted, so it names no code itself. Raises FedwaveError for a file that is neither
     in ``given`` nor imported by this process; ``paths`` say where files were when the run was begun.
     """
     found, missing = find_named({name: known[name].sha256 if name in known else "" for name in imports}, given)
@@ -226,14 +227,14 @@ def arrays_sha256(dataset: Any) -> str:
 
 
 def package_versions(experiment: Experiment) -> dict[str, str]:
-    """The versions of the installed packages that an experiment has parts from, by name."""
+    """The versions of the installed packages that define parts of an experiment, by name."""
     packages = {_package(part) for part in _own_parts(experiment).values()} - {""}
     known = metadata.packages_distributions() if packages else {}
     return {name: metadata.version(name) for package in sorted(packages) for name in known.get(package, ())}
 
 
 def part_title(family: str, name: str) -> str:
-    """A part in the record of a run."""
+    """The name of a part in the record of a run."""
     return f"{registry.word(family)} {name}"
 
 
@@ -270,6 +271,6 @@ def _copies(path: str) -> Iterator[str]:
 
 
 def _path_to_name(name: str, paths: Mapping[str, str]) -> str:
-    """What to name: a module, the path of a file if it is still there, or else the file's name."""
+    """The module, or the path of the file if it still exists, or else the file's name."""
     path = paths.get(name, "")
     return path if os.path.isfile(path) else Path(name).name

@@ -14,7 +14,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, axis_values
-from fedwave.experiments.store.dataset import Point, Results, assembled, joined
+from fedwave.experiments.store.dataset import Point, Results, join_points, join_units
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.files.reading import as_path
 from fedwave.version import __version__
@@ -39,28 +39,23 @@ def load(folder: str | Path) -> xr.Dataset:
     """
     folder = as_path("a run folder", folder)
     check_is_folder(folder)
-    return to_dataset(stored_results(folder))
-
-
-def stored_results(folder: Path) -> Results:
-    """The results in a run folder, which must be finished. Imports nothing: the user's own parts are not needed."""
-    return results_of(RunFolder(folder))
+    return to_dataset(results_of(RunFolder(folder)))
 
 
 def results_of(store: RunFolder) -> Results:
-    """The same of an open folder."""
-    experiment, units = store.stored(), store.units()
+    """Read the results in a finished run folder. Imports nothing: the user's own parts are not needed."""
+    experiment, units = store.experiment_as_run, store.units()
     missing = [unit for unit in units if unit.name not in store.done.units]
     if missing:
         raise FedwaveError(
             f"{store.path} is not finished ({len(missing)} of {len(units)} units are missing): "
             f"run `{store.resume_command()}`."
         )
-    return put_together(experiment, units, store.data)
+    return collect_results(experiment, units, store.data)
 
 
-def put_together(experiment: Experiment, units: Sequence[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
-    """For every point, every scheduler in its order with all its instances."""
+def collect_results(experiment: Experiment, units: Sequence[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
+    """Joins the units of each point: every scheduler, in the order of the experiment, with all instances."""
     by_point: dict[int, list[Unit]] = {}
     for unit in units:
         by_point.setdefault(unit.point, []).append(unit)
@@ -68,7 +63,7 @@ def put_together(experiment: Experiment, units: Sequence[Unit], data_of: Callabl
     for number, (where, _) in enumerate(points(experiment)):
         here = by_point[number]
         at, instances = here[0].experiment, (i for unit in here for i in unit.instances)
-        found.append(Point(where, at, joined(map(data_of, here), at.labels, instances)))
+        found.append(Point(where, at, join_units(map(data_of, here), at.labels, instances)))
     return Results(experiment, found)
 
 
@@ -76,7 +71,7 @@ def to_dataset(results: Results) -> xr.Dataset:
     """All points of an experiment in one Dataset."""
     how = results.experiment
     axes = {axis: axis_values(values) for axis, values in how.sweep.items()}
-    whole = assembled(axes, [point.data for point in results.points])
+    whole = join_points(axes, [point.data for point in results.points])
     return whole.assign_attrs(title=how.name, fedwave=__version__, config=to_yaml(how))
 
 
@@ -88,7 +83,7 @@ def write_netcdf(dataset: xr.Dataset, file: BinaryIO) -> None:
         small = small.assign_coords({name: _exact(_for_netcdf(small[name]), small[name])})
     # Axes are called as everywhere else (network.slots); only a slash is not allowed in a name there.
     small = small.rename({name: str(name).replace("/", "_") for name in small.dims})
-    # Straight into the file: its bytes in memory would be the results once more. xarray closes what it writes to.
+    # Straight into the file: its bytes in memory would double the results. xarray closes the file that it gets.
     with os.fdopen(os.dup(file.fileno()), "wb") as same:
         small.to_netcdf(same, engine="scipy", format="NETCDF3_64BIT")
 

@@ -1,4 +1,4 @@
-"""One process at a time writes into a folder, and only over what fedwave wrote.
+"""Lets one process at a time write into a folder, and only over files that fedwave wrote.
 
 ``.lock`` is created first, marks the folder as fedwave's, and is held by the process at work; the system releases it
 when the process dies. A run begins in an empty folder. Tables and figures alone may be written beside files of others,
@@ -24,7 +24,7 @@ from fedwave.plain_text import visible
 LOCK = ".lock"
 SUBFOLDERS = ("rounds", "devices", "inputs", "checkpoints")  # folders of a run folder
 OWN_FILES = (CONFIG, MANIFEST, DONE)  # that a run writes before its tables and figures
-_BEGINNING = {LOCK, CONFIG, "inputs"}  # what a run writes before run.json
+_BEGINNING = {LOCK, CONFIG, "inputs"}  # written before run.json
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def writing_outputs(folder: Path, names: Iterable[str]) -> Iterator[None]:
     """Hold a folder for tables and figures with these names; a name that ends in / is that of a run folder."""
     _check_outputs(folder, names)
     with locked(folder):
-        write_text(folder / SUMS, "")  # until it is written again, what is here is unfinished
+        write_text(folder / SUMS, "")  # until it is written again, the folder is unfinished
         yield
 
 
@@ -70,7 +70,8 @@ def _check_outputs(folder: Path, names: Iterable[str]) -> None:
         path = folder / name
         if not is_run_folder(path) and not (os.path.isfile(path) and file_sha256(path) == known.get(name)):
             raise FedwaveError(
-                f"{path} would be overwritten, but is not, or no longer, what fedwave wrote: choose another folder."
+                f"{path} was not written by fedwave, or has changed since, so it is not overwritten: choose another "
+                "folder."
             )
     check_folder(folder)
 
@@ -117,7 +118,7 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def _check_lock(folder: Path) -> None:
-    """Ours is an empty file; locking would empty that of somebody else."""
+    """Raises unless the lock is an empty file of ours: locking would empty another one."""
     path = folder / LOCK
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or path.stat().st_size):
         raise FedwaveError(f"{path} is not a lock of fedwave: remove it, or choose another folder.")
@@ -132,11 +133,11 @@ def _check_not_within_run(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what a killed process left while it wrote a file (files/writing.py)."""
+    """Remove the temporary files of a killed process (files/writing.py)."""
     for name in () if folder.is_symlink() else _entries(folder):
         path = folder / name
         if is_unfinished(name) and path.is_file() and not path.is_symlink():
-            with suppress(OSError):  # it disturbs nobody
+            with suppress(OSError):  # it does no harm
                 path.unlink()
 
 

@@ -1,4 +1,4 @@
-"""run.json: what a run consists of. Written once, before the first unit; it has no path, time or host.
+"""run.json, the record of a run. Written once, before the first unit; it has no path, time or host.
 
 format, numerics   versions of the run folder and of the numerics: others are refused
 experiment         every number that was used; the files that it names are inputs
@@ -20,19 +20,20 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import stored_experiment
-from fedwave.experiments.config.resolve import added
+from fedwave.experiments.config.resolve import filled_fields
 from fedwave.experiments.config.run_id import run_id
-from fedwave.experiments.config.sweep import Values, changed, points, to_mapping
+from fedwave.experiments.config.sweep import Values, points, to_mapping, with_fields
 from fedwave.experiments.config.units import Unit, where_of_points
-from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.experiments.store.checksums import Corrupt
 from fedwave.experiments.store.inputs import Input
-from fedwave.files.reading import is_there, read_bytes, read_json
+from fedwave.files.checksum import sha256
+from fedwave.files.reading import read_bytes, read_json
 from fedwave.version import NUMERICS
 
 MANIFEST, CONFIG = "run.json", "config.yaml"
 FORMAT = 3  # raised when this fedwave cannot read folders of before
-_MOST_BYTES = 100_000_000  # of some 300,000 units
-# As units.py makes them. A name is part of paths: it must not lead out of the folder.
+_MOST_BYTES = 100_000_000  # enough for some 300,000 units
+# The names that units.py makes. A name is part of paths: it must not lead out of the folder.
 _NAME = re.compile(r"\d{4,}_[A-Za-z0-9.+~-]*_\d+-\d+")
 
 
@@ -48,14 +49,14 @@ class Manifest:
 
     @classmethod
     def of(cls, experiment: Experiment, inputs: Mapping[str, Input], units: Sequence[Unit]) -> Manifest:
-        """Of a run that begins."""
+        """Makes the manifest of a new run."""
         at = {unit.point: unit.experiment for unit in units}
-        numbers = [added(before, at[k]) for k, (_, before) in enumerate(points(experiment))]
+        numbers = [filled_fields(before, at[k]) for k, (_, before) in enumerate(points(experiment))]
         return cls(experiment, numbers, inputs, units)
 
     @property
     def run_id(self) -> str:
-        """What all lots of the experiment have in common."""
+        """The run id, which is the same for all lots of the experiment."""
         sums = {name: one.sha256 for name, one in self.inputs.items()}
         return run_id(to_mapping(self.experiment), self.points, sums, self.numerics)
 
@@ -78,10 +79,8 @@ class Manifest:
 
 
 def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
-    """Read run.json, which must have this checksum; imports nothing. Raises Damaged if it cannot be read."""
+    """Read run.json, which must have this checksum; imports nothing. Raises Corrupt if it cannot be read."""
     path = folder / MANIFEST
-    if not is_there(path):
-        raise FedwaveError(f"{folder} is not a run folder: it has no {MANIFEST}.")
     with _refusing(path):
         raw = read_bytes(path, "it", _MOST_BYTES)
         if checksum not in (None, sha256(raw)):
@@ -96,7 +95,7 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     with _refusing(path):
         inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
         experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
-        at = [changed(before, numbers[k]) for k, (_, before) in enumerate(points(experiment))]
+        at = [with_fields(before, numbers[k]) for k, (_, before) in enumerate(points(experiment))]
         wheres = where_of_points(experiment)
         units = [_unit(one, wheres, at) for one in content["units"]]
         if {unit.point for unit in units} != set(range(len(at))):
@@ -110,8 +109,8 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except (FedwaveError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         why = " ".join(str(error).split())
-        raise Damaged(
-            f"{path} is damaged ({why}): restore it, or run the experiment again in another folder."
+        raise Corrupt(
+            f"{path} is corrupt ({why}): restore it, or run the experiment again in another folder."
         ) from None
 
 

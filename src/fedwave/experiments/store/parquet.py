@@ -29,7 +29,7 @@ def tables(unit: Unit, data: xr.Dataset) -> dict[str, bytes]:
 
 
 def dataset_from(rounds: bytes, devices: bytes, unit: Unit) -> xr.Dataset:
-    """The Dataset that a pair of tables was made from; raises ValueError if they are not those of the unit."""
+    """The Dataset that a pair of tables was made from; raises ValueError if they are from another unit."""
     import xarray as xr
 
     found, about, _ = _read(rounds, "round", unit)
@@ -85,11 +85,11 @@ def _read(content: bytes, last: str, unit: Unit) -> tuple[dict[str, Any], dict[s
     table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     metadata = table.schema.metadata or {}
     if (metadata.get(b"run"), metadata.get(b"unit")) != (unit.run_id.encode(), unit.name.encode()):
-        raise ValueError("it is of another run or another unit")
+        raise ValueError("it is from another run or another unit")
     runs = len(unit.schedulers) * len(unit.instances)
     size = unit.experiment.rounds if last == "round" else table.num_rows // runs
     if table.num_rows != runs * size:
-        raise ValueError(f"it has {table.num_rows} rows, which are not those of its unit")
+        raise ValueError(f"it has {table.num_rows} rows, but its unit has {runs * size}")
     variables = {}
     for field in list(table.schema)[len(unit.where) + 3 :]:  # behind the axes, scheduler, instance and the last one
         described = {key.decode(): text.decode() for key, text in (field.metadata or {}).items()}

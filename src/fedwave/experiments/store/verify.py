@@ -1,4 +1,4 @@
-"""Is a run folder whole and undamaged? Nothing is imported or run for that. diff.py compares two of them."""
+"""Checks whether a run folder is complete and sound, without importing or running anything. diff.py compares two."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def sound(findings: Iterable[Finding]) -> bool:
 def verify(folder: Path) -> list[Finding]:
     """The experiment, units, checkpoints, checksums, inputs and versions of one run folder."""
     store = RunFolder(folder)
-    if not store.exists():
-        store.stored()  # refuses it in its own words
+    store.check_begun()
     try:
         store.units()
     except FedwaveError as error:
@@ -56,16 +55,16 @@ def _units(store: RunFolder) -> Iterator[Finding]:
         except FedwaveError as error:
             wrong = True
             yield Finding("units", "wrong", f"{error} {again} runs the unit again")
-    if store.done.damaged:
-        lines = listed_names([*map(str, store.done.damaged)])
-        yield Finding("units", "wrong", f"{DONE} is damaged in line {lines}: {again} runs what it lacks again")
+    if store.done.corrupt:
+        lines = listed_names([*map(str, store.done.corrupt)])
+        yield Finding("units", "wrong", f"{DONE} is corrupt in line {lines}: {again} runs what it lacks again")
     own = {name for unit in units for name in table_names(unit)}
     there = {path.relative_to(store.path).as_posix() for kind in KINDS for path in store.path.glob(f"{kind}/*")}
     if stray := sorted(name for name in there - own if os.path.isfile(store.path / name)):
-        text = f"{listed_names(stray)}: of no unit of this run: remove it, or results of two runs are mixed"
+        text = f"{listed_names(stray)}: belongs to no unit of this run; remove it, or results of two runs are mixed"
         yield Finding("units", "wrong", text)
     if missing := sum(unit.name not in store.done.units for unit in units):
-        yield Finding("units", "open", f"{missing} of {plural(len(units), 'unit')} not finished: {again} goes on")
+        yield Finding("units", "open", f"{missing} of {plural(len(units), 'unit')} not finished: {again} continues")
     elif not wrong:
         yield Finding("units", "ok", f"{plural(len(units), 'unit')} of one run, run id {store.manifest.run_id[:12]}")
 
@@ -78,7 +77,7 @@ def _checkpoints(store: RunFolder) -> Iterator[Finding]:
                 with opened(path, "it") as (file, _):
                     check_checkpoint_file(file, unit)
         except FedwaveError as error:
-            text = f"the checkpoint {path.name} cannot be used, so its unit would start anew ({error})"
+            text = f"the checkpoint {path.name} cannot be used, so its unit would start again ({error})"
             yield Finding("units", "wrong", text)
 
 
@@ -131,7 +130,7 @@ def _versions(store: RunFolder) -> Iterator[Finding]:
         yield Finding("versions", "note", f"made with other versions than are installed here: {apart}")
     else:
         shown = ", ".join(f"{name} {version}" for name, version in made[-1].items())
-        yield Finding("versions", "ok", f"those installed here: {shown}")
+        yield Finding("versions", "ok", f"made with the installed versions: {shown}")
 
 
 def listed_names(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Figures: what those of fedwave are made of, for figures of your own.
+"""Figures, and the functions that draw them, for figures of your own.
 
 Every figure is a matplotlib Figure. Names on it are drawn literally.
 

@@ -1,4 +1,4 @@
-"""What all figures share, in this order: names and looks of schedulers, panels, marks, axes, captions, files.
+"""Shared by all figures, in this order: names and looks of schedulers, panels, marks, axes, captions, files.
 
 A figure is ``figure_with`` or ``figure_of``, then for each panel ``label_panel`` and ``draw_line``, ``draw_band`` or
 ``draw_bars`` in the looks of ``styles``, then ``finish``. ``save_figure`` writes it.
@@ -38,7 +38,7 @@ _NAMES = {
     "round-robin": "RR",
     "w-max": "W-max",
 }
-# What a figure may be written as, and what keeps the date out of the file.
+# The formats of figures, each with the metadata that keeps the date out of the file.
 ENDINGS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _MARKS = 8  # on a line of many rounds
 _IN_A_ROW = 6  # names in a row of a legend
@@ -180,13 +180,13 @@ def dodged(places: FloatArray, number: int, count: int) -> FloatArray:
 
 
 def floor_of(values: Array) -> float | None:
-    """0 for what is never negative, such as counts and shares: then no interval goes below it."""
+    """0 for values that are never negative, such as counts and shares: no interval extends below it."""
     finite = values[np.isfinite(values)]
     return 0.0 if finite.size and finite.min() >= 0 else None
 
 
 def name_ticks(axis: Axis, names: Sequence[str], turned: float = 0) -> None:
-    """A name at each of the places 0, 1, ..., turned by so many degrees."""
+    """A name at each of the places 0, 1, ..., turned by ``turned`` degrees."""
     how: dict[str, Any] = {"rotation": turned, "ha": "right", "rotation_mode": "anchor"} if turned else {}
     axis.set_ticks(range(len(names)), [shortened(visible(name)) for name in names], **how)
 

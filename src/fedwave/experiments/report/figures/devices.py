@@ -1,4 +1,4 @@
-"""What every device got, by scheduler."""
+"""Draws a metric of every device, by scheduler."""
 
 from __future__ import annotations
 

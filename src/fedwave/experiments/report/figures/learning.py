@@ -31,7 +31,7 @@ _TARGETS = {"ms": 4.5, "mew": 1.0, "markevery": None}  # every target has its ma
 
 @dataclass(frozen=True)
 class Learning:
-    """What the figures of a trained run show: of a point of a run, or of the tables that it left."""
+    """The content of the figures of a trained run, made from a point or from its tables."""
 
     data: xr.Dataset  # loss, accuracy, ... [scheduler, instance, round]; its attributes as those of results
     dataset: str  # the one that was asked for
@@ -41,13 +41,13 @@ class Learning:
 
     @classmethod
     def of(cls, point: Point) -> Learning:
-        """What the figures of a point show."""
+        """Makes the content from a point."""
         how = point.experiment
         return cls(point.data, dataset_of(how), tuple(how.targets), is_synthetic(how), point.where)
 
     @property
     def caption(self) -> str:
-        """What was trained and how it was evaluated."""
+        """The dataset, and the images that the models were evaluated on."""
         test, loss = (f"{self.data.attrs[name]:,}" for name in ("test_images", "loss_images"))
         kind = "images" if self.metric == "accuracy" else "samples"
         text = f"{self.dataset}: {self.metric} on {test} test {kind}, loss on {loss} training {kind}."
@@ -120,7 +120,7 @@ def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: 
 
 
 def how_drawn(instances: int) -> str:
-    """What the bands or thin lines of learning curves are."""
+    """The caption sentence about the bands or thin lines of learning curves."""
     if instances >= _ENOUGH_FOR_A_BAND:
         return "Bands: 95 % intervals over instances."
     return "Thin: single instances, too few for a band; bold: their mean." if instances > 1 else ""
@@ -139,7 +139,7 @@ def single_figure(learnt: Learning) -> Figure:
 
 
 def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
-    """The same of the first instance alone."""
+    """The curves of the first instance alone."""
     looks = common.styles(scheduler_labels(learnt.data))
     for label, curves in learnt.curves().items():
         spikes = _mean_of_finite(curves.spikes())
@@ -149,7 +149,7 @@ def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
 
 
 def targets_figure(learnt: Learning) -> Figure:
-    """Who reaches a target accuracy, and when."""
+    """The share of instances that reach a target accuracy, and when."""
     figure, (left, right) = common.figure_with(1, 2, _SIZE)
     x = "Target accuracy"
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
@@ -178,7 +178,7 @@ def draw_shares(axis: Axes, learnt: Learning) -> None:
 def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str:
     """The mean round from which three in a row beat a target; hollow where some instances never do.
 
-    Returns what to say of those.
+    Returns a sentence about those.
     """
     targets, looks = np.array(learnt.targets), common.styles(scheduler_labels(learnt.data))
     some = none = False
@@ -192,7 +192,7 @@ def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str
         some, none = some | bool(((missing > 0) & (missing < 1)).any()), none | bool((missing == 1).any())
     axis.set_ylim(0, 1.05 * learnt.data.sizes["round"])
     reach = 0.05 * np.ptp(targets)
-    if reach > 0:  # all targets, also those that nobody reaches
+    if reach > 0:  # all targets, also those that no scheduler reaches
         axis.set_xlim(targets.min() - reach, targets.max() + reach)
     _name_targets(axis, targets)
     return sentences(

@@ -18,7 +18,7 @@ class LiteralFigure(Figure):
     """Whatever draws it, a file or a notebook, draws the names on it as they are."""
 
     def draw(self, renderer: RendererBase) -> None:
-        """What matplotlib calls for every drawing, also to measure one."""
+        """Called by matplotlib for every drawing, also to measure one."""
         _take_literally(self)
         with warnings.catch_warnings():
             # A letter that the font lacks is drawn as a box, a name that is too long hides what is beside it; neither

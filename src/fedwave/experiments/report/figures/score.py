@@ -30,12 +30,12 @@ BANDS = ("score", "running", "running_difference", "backlog", "recent")
 
 @dataclass(frozen=True)
 class Scores:
-    """What the figures of scores show: of a run, or of the tables that it left."""
+    """The content of the figures of scores, made from a run or from its tables."""
 
     bands: Mapping[str, Mapping[str, Band]]  # by scheduler and by name (``BANDS``)
     base: str  # differences are taken from it
-    title: str  # what was run
-    caption: str  # what the bands are
+    title: str  # describes the run
+    caption: str  # explains the bands
 
     @classmethod
     def of(cls, data: xr.Dataset, base: str) -> Scores:
@@ -60,7 +60,7 @@ class Scores:
 
 
 def bands_caption(data: xr.Dataset) -> str:
-    """What the bands are and cover, by the attributes of results."""
+    """The caption sentences about the bands and what they cover."""
     return sentences(intervals_are("Bands", data), Randomness.of(data).note)
 
 
@@ -126,7 +126,7 @@ def score_figure(scores: Scores, caption: str, shown: Sequence[str] | None = Non
 
 
 def draw_recent(axis: Axes, found: Mapping[str, Mapping[str, Band]], looks: Mapping[str, common.Look]) -> None:
-    """The mean score of the last rounds, from the first round that has so many before it."""
+    """The mean score of the last rounds, from the first round that has enough before it."""
     for label, bands in found.items():
         common.draw_band(axis, bands["recent"], label, looks[label], len(found))
 

@@ -60,8 +60,9 @@ def bands_figure(
 ) -> Figure:
     """Mean and 95 % band of every scheduler, each ``[len(values)]``, against the values of the axis.
 
-    ``names`` are the title and what the two axes show. Values that are not all numbers are drawn as categories, side by
-    side. A mean that is not finite leaves a gap, such a half-width a line without a band. No band goes below ``floor``.
+    ``names`` are the title and the names of the two axes. Values that are not all numbers are drawn as categories,
+    side by side. A mean that is not finite leaves a gap, such a half-width a line without a band. No band goes below
+    ``floor``.
     """
     finite = {k: (_or_nan(mean), _or_nan(half)) for k, (mean, half) in bands.items()}
     # From the largest mean to the smallest: the legend reads like the figure.
