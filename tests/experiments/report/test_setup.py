@@ -48,8 +48,11 @@ def test_every_number_is_there() -> None:
 def test_a_task_has_its_settings() -> None:
     pytest.importorskip("torch")
     changes = ["task.eta=0.03", "task.batch=32", "task.aggregation=lee:beta=0.5", "task.partition=dirichlet:alpha=0.7"]
+    changes.append("task.optimizer=adam")
     text = fw.describe(load_experiment("quick", changes)).prose
-    assert mentions(text, "mnist", "cnn", "0.03", "batch 32", "beta = 0.5", "alpha = 0.7", "2,000 test images")
+    assert mentions(
+        text, "mnist", "cnn", "0.03", "batch 32", "beta = 0.5", "alpha = 0.7", "2,000 test images", "optimizer", "adam"
+    )
 
 
 def test_a_run_names_what_made_it(small_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from fedwave.experiments.analysis.tables import escape_latex, one_line
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import with_file_names
+from fedwave.experiments.config.parts import PARTS
 from fedwave.experiments.config.read import load_experiment, texts
 from fedwave.experiments.config.resolve import fill_defaults
 from fedwave.experiments.config.sweep import points
@@ -167,10 +168,15 @@ def _task(how: Experiment) -> list[str]:
     return [
         f"The devices learn {data}{model}; classes are spread by {_words('partition', task.partition)}.",
         f"Local training has: {stated}.",
+        *(
+            f"The {name} is {_words(PARTS[f'task.{name}'], part)}."
+            for name in ("loss", "optimizer")
+            if (part := getattr(task, name)) is not None
+        ),
         f"The server aggregates by {_words('aggregation', task.aggregation)}.",
-        f"Accuracy is measured on {training.test_images:,} test images and the loss on {training.loss_images:,} "
-        f"training images; local training that weighs at most {training.tolerance:g} is left out; precision "
-        f"{training.precision}.",
+        f"{str(task.metric_name).capitalize()} is measured on {training.test_images:,} test images and the loss on "
+        f"{training.loss_images:,} training images; local training that weighs at most {training.tolerance:g} is left "
+        f"out; precision {training.precision}.",
     ]
 
 
