@@ -92,7 +92,7 @@ def test_networks(cause, tokens):
         (lambda: fw.Network(devices=[]), ("device", "empty")),
         (lambda: fw.Network(devices="devices.csv"), ("devices", "devices.csv")),
         (lambda: fw.Network(devices=[(1, 100)]), ("device", "(1, 100)")),
-        (lambda: fw.Network(devices=[{"rate": 1}]), ("line 1", "distance_m")),
+        (lambda: fw.Network(devices=[{"rate": 1}]), ("device 1", "distance_m", "snr_db")),
     ]
 )
 def test_devices(cause, tokens):
@@ -152,7 +152,6 @@ CSV = {
     "rate,distance_m\n1,100\n2\n": ("line 2", "fields"),
     "rate,distance_m\n1,far\n": ("line 1", "distance_m", "'far'"),
     "rate,distance_m\n1,100\nnan,200\n": ("rate", "device 2", "nan"),
-    "rate\n1\n": ("line 1", "distance_m"),
     "rate,distance_m\n,100\n": ("line 1", "rate"),
     "rate,distanse_m\n1,100\n": ("column", "distanse_m", "distance_m"),
     "rate,rate,distance_m\n1,2,100\n": ("two", "rate"),

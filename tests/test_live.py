@@ -203,3 +203,18 @@ def test_a_file_that_is_not_one_is_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(fw.FedwaveError):
             fw.Live.load(path)
+
+
+def test_columns_of_ones_own_are_needed_of_new_devices():
+    live = fw.Live(fw.Network([{"rate": 1, "snr_db": 9, "name": "a", "battery_j": 5.0}], slots=1), "age")
+    with pytest.raises(fw.FedwaveError, match="battery_j"):
+        live.with_devices([fw.Device(rate=1, snr_db=9, name="b")])
+    more = live.with_devices([{"rate": 1, "snr_db": 9, "name": "b", "battery_j": 3.0}])
+    assert more.network.table.column("battery_j").tolist() == [5, 3]
+
+
+@pytest.mark.parametrize("snr_db", [-95.0, 700.0])
+def test_an_snr_in_another_unit_is_accepted_with_a_warning(snr_db):
+    live = fw.Live(NET, "age")
+    with pytest.warns(UserWarning, match="'2'"):
+        live.choose(snr_db={"1": 5.0, "2": snr_db})

@@ -24,6 +24,7 @@ from fedwave.types import Array, BoolArray, FloatArray, NetworkState, WorldRound
 
 _FORMAT = "live scheduler 1"
 _MOST_SHARDS = 2**53  # a whole number up to here is exact as a float
+_LARGEST_DB = 70  # an SNR beyond looks like another unit
 Numbers = Mapping[str, float]
 
 
@@ -107,6 +108,10 @@ class Live:
                 raise FedwaveError(
                     f"the SNR of {self.names[wrong]!r} is {linear[wrong]:g}, must be a finite ratio >= 0.{hint}"
                 )
+            decibels = 10 * np.log10(linear, where=there & (linear > 0), out=np.zeros_like(linear))
+            if np.abs(decibels).max() > _LARGEST_DB:
+                u = int(np.argmax(np.abs(decibels)))
+                _warn(f"the SNR of {self.names[u]!r} is {decibels[u]:.0f} dB: is it RSRP in dBm, or a linear ratio?")
         counts = self._counts
         if waiting is not None:
             held = self._numbers("waiting", waiting, whole=True)
@@ -171,6 +176,11 @@ class Live:
             raise FedwaveError(f"round {self.round} is open: call delivered({{...}}) before devices are added.")
         more = DeviceTable.of(devices)
         own = dict(self.network.table.columns)
+        if own.keys() != dict(more.columns).keys():
+            raise FedwaveError(
+                f"the network has the columns of its own {sorted(own)}, the new devices {sorted(dict(more.columns))}: "
+                "give mappings with the same columns, such as {'rate': 1, 'snr_db': 9, 'name': 'new', 'battery_j': 5}."
+            )
         columns = {one: np.append(self.network.table.column(one), more.column(one)) for one in (*DEVICE_COLUMNS, *own)}
         mine = {one: columns.pop(one) for one in own}
         new = more.name or tuple(str(self.network.size + k + 1) for k in range(len(more)))

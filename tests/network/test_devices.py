@@ -3,6 +3,7 @@
 import csv
 
 import numpy as np
+import pandas as pd
 import pytest
 from refusals import refused
 
@@ -161,7 +162,6 @@ def test_columns_of_ones_own(table_from, tmp_path):
     ("text", "mentioned"),
     [
         ("rate,distance_m,snr_db\n1,100,3\n", "distance_m"),
-        ("rate,tx_power_dbm\n1,3\n", "snr_db"),
         ("rate,distance_m,tx_power_dmb\n1,100,3\n", "tx_power_dbm"),
         ("rate,distance_m,power_class\n1,100,4\n", "power_class"),
         ("rate,distance_m,power_class,tx_power_dbm\n1,100,3,20\n", "power_class"),
@@ -173,3 +173,11 @@ def test_columns_of_ones_own(table_from, tmp_path):
 def test_columns_that_are_refused(table_from, text, mentioned):
     with pytest.raises(fw.FedwaveError, match=mentioned):
         table_from(text)
+
+
+def test_a_log_of_measured_snrs_needs_no_distance():
+    channel = fw.read_log(pd.DataFrame([[3.0, 9.0], [5.0, 1.0]]), 2, time=None)
+    net = fw.Network([{"rate": 1, "count": 2}], slots=1, fading=channel)
+    assert fw.simulate(net, "age", rounds=4, instances=1).scheduled.sum() == 4
+    with pytest.raises(fw.FedwaveError, match="distance_m"):
+        net.replace(fading="rayleigh")

@@ -23,6 +23,7 @@ from fedwave.cli.terminal import OutputClosed, print_error, standard_streams
 from fedwave.errors import FedwaveError, WorkFailed, short_repr
 from fedwave.experiments.run.signals import SIGNALS, stop_at_once
 from fedwave.memory import memory_error
+from fedwave.network.plausible import ImplausibleWarning
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.plain_text import brief
 from fedwave.version import __version__
@@ -30,6 +31,7 @@ from fedwave.version import __version__
 _FAILED, _REFUSED = 1, 2
 _INTERRUPTED = 128 + 2  # by SIGINT
 _CLOSED = 128 + 13  # the status of a program that SIGPIPE ends
+_shown: set[str] = set()  # warnings of this process
 app = typer.Typer(
     name="fedwave",
     help="Who should transmit now? Simulate federated learning over wireless networks; compare schedulers.",
@@ -116,5 +118,9 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
-    """One line like every other, without a line of source code below."""
-    print_error(f"{message} ({category.__name__}, {filename}:{lineno})")
+    """One line like every other, without a line of source code below; our own ones are shown once."""
+    if not issubclass(category, ImplausibleWarning):
+        print_error(f"{message} ({category.__name__}, {filename}:{lineno})")
+    elif str(message) not in _shown:
+        _shown.add(str(message))
+        print_error(f"warning: {message}")

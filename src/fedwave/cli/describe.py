@@ -281,8 +281,10 @@ def _device_table(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": "device table", "devices": len(table)}
     for name in DEVICE_COLUMNS:
         values = np.asarray(getattr(table, name))
-        low, high = float(values.min()), float(values.max())
-        found[name] = low if low == high else {"smallest": low, "mean": float(values.mean()), "largest": high}
+        if np.isnan(values).all():
+            continue
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        found[name] = low if low == high else {"smallest": low, "mean": float(np.nanmean(values)), "largest": high}
     return found
 
 

@@ -112,9 +112,9 @@ class DeviceTable:
             _check_column(name, columns[name])
             object.__setattr__(self, name, columns[name])
         object.__setattr__(self, "columns", tuple((name, columns[name]) for name in given))
-        both = np.isnan(columns["distance_m"]) == np.isnan(columns["snr_db"])
+        both = ~np.isnan(columns["distance_m"]) & ~np.isnan(columns["snr_db"])
         if both.any():
-            raise FedwaveError(f"device {int(np.argmax(both)) + 1} must have either distance_m or snr_db.")
+            raise FedwaveError(f"device {int(np.argmax(both)) + 1} has a distance_m and an snr_db: give one of them.")
         object.__setattr__(self, "name", _checked_names(self.name, size))
 
     def __len__(self) -> int:
@@ -195,7 +195,8 @@ class DeviceTable:
 def read_devices(path: str | Path) -> DeviceTable:
     """Reads a device table from CSV with a heading line, or from YAML with a list of mappings.
 
-    The columns are the fields of ``Device``; rate and either distance_m or snr_db are required. ``count`` stands for
+    The columns are the fields of ``Device``; rate is required, and either distance_m or snr_db, unless the fading is a
+    log of measured SNRs. ``count`` stands for
     several equal devices, whose names are numbered. ``power_class`` (1, 2, 3, 5 or 6 of 3GPP TS 36.101) stands for
     31, 26, 23, 20 or 14 dBm. Any other column with numbers is one of your own.
 
@@ -253,8 +254,6 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
             value = given.get(name, _DEFAULTS.get(name))
             value = np.nan if value is None and name in _EITHER else value
             column.append(as_number(value, f"{what}, device line {i}: {name}"))
-        if np.isnan(columns["distance_m"][-1]) == np.isnan(columns["snr_db"][-1]):
-            raise FedwaveError(f"{what}, device line {i}: give either distance_m or snr_db.")
     counts = columns.pop("count")
     for i, count in enumerate(counts, 1):
         if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):

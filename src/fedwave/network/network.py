@@ -162,6 +162,11 @@ class Network:
         loss_db = self.pathloss_intercept_db + self.pathloss_slope_db * np.log10(distance_m / 1000.0)
         noise = noise_mw + 10 ** (np.asarray(self.table.interference_dbm) / 10)
         out: FloatArray = 10 ** ((tx_power_dbm - loss_db) / 10) / noise
+        missing = np.isnan(distance_m) & np.isnan(snr_db)
+        if missing.any():
+            raise FedwaveError(
+                f"device {int(np.argmax(missing)) + 1} has neither a distance_m nor an snr_db: give one."
+            )
         if not np.isnan(snr_db).all():
             out = np.where(np.isnan(snr_db), out, 10 ** (snr_db / 10) * (noise_mw / noise))
         freeze(out)
