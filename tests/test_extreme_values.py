@@ -49,7 +49,7 @@ def of_rule(part: str, name: str, value: Any) -> Any:
 
 
 def parameters(family: str) -> Iterator[tuple[str, str]]:
-    for part in registry.built_in(family):
+    for part in (one for one in registry.built_in(family) if one != "log"):  # it is read from files
         kind = registry.find(family, part)
         for one in fields(kind) if is_dataclass(kind) else ():
             yield part, one.name

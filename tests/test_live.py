@@ -218,3 +218,15 @@ def test_an_snr_in_another_unit_is_accepted_with_a_warning(snr_db):
     live = fw.Live(NET, "age")
     with pytest.warns(UserWarning, match="'2'"):
         live.choose(snr_db={"1": 5.0, "2": snr_db})
+
+
+def test_a_scheduler_made_of_a_function_is_given_again(tmp_path):
+    mine = fw.scheduler(lambda seen: seen.success, needs={"channel"}, name="mine")
+    live = fw.Live(NET, mine)
+    live.choose(snr_db=dict.fromkeys(live.names, 3.0))
+    path = live.save(tmp_path / "live.npz")
+    again = fw.Live.load(path, scheduler=mine)
+    assert again.chosen == live.chosen
+    for other in (None, fw.scheduler("age")):
+        with pytest.raises(fw.FedwaveError):
+            fw.Live.load(path, scheduler=other)

@@ -168,6 +168,7 @@ ABSURD: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::fedwave.network.plausible.ImplausibleWarning")
 @pytest.mark.parametrize("what", ABSURD)
 def test_what_does_not_fit_is_refused_in_a_sentence(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 4.0 * 2**30)

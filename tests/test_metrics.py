@@ -65,6 +65,7 @@ def test_the_mass_is_that_of_the_whole_schedule(rule):
     assert trace.series["mass"].sum() > 0
 
 
+@pytest.mark.filterwarnings("ignore::fedwave.network.plausible.ImplausibleWarning")
 def test_the_mass_by_hand():
     """One device of rate 1 and one slot: with beta 1/2 every delivery brings m_t + m_{t-1} / 2 + ..."""
     arrivals = fw.arrivals.RecordedArrivals([[4], [2], [6]])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, did_you_mean, is_list, short_repr
+from fedwave.errors import FedwaveError, as_int, check_bool, did_you_mean, is_list, short_repr
 from fedwave.metrics import describe
 from fedwave.network.network import Network
 from fedwave.parts import registry
@@ -52,6 +52,7 @@ def environment(
     """
     if isinstance(needs, str) or not is_list(needs):
         raise FedwaveError(f"needs is {short_repr(needs)}, must be a set, such as {{'channel', 'backlog'}}.")
+    check_bool("idles", idles)
     needs = frozenset(needs)
     for need in needs - _VISIBLE:
         raise FedwaveError(

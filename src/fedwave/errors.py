@@ -135,6 +135,12 @@ def set_int(part: Any, field: str, least: int, most: int | None = None) -> None:
     object.__setattr__(part, field, as_int(f"{type(part).__name__} {field}", getattr(part, field), least, most))
 
 
+def check_bool(what: str, value: Any) -> None:
+    """Raises FedwaveError unless ``value`` is True or False: any text would count as true."""
+    if not isinstance(value, bool):
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be true or false.")
+
+
 _COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 

@@ -17,7 +17,7 @@ from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 from fedwave.network.network import Network, check_network
 from fedwave.parts.serialize import pack, unpack
 from fedwave.rng import Draws
-from fedwave.schedulers.base import checked_decision
+from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulation import SchedulerLike, observation
 from fedwave.types import Array, BoolArray, FloatArray, NetworkState, WorldRound, checked_state, freeze
@@ -209,8 +209,10 @@ class Live:
         return save_archive(path, "a live scheduler", _FORMAT, header, groups)
 
     @classmethod
-    def load(cls, path: str | Path) -> Live:
-        """Reads what ``save`` wrote. A scheduler of your own must be registered first.
+    def load(cls, path: str | Path, scheduler: Scheduler | None = None) -> Live:
+        """Reads what ``save`` wrote.
+
+        A scheduler of your own must be registered first, or given, as one that ``fw.scheduler`` makes of a function.
 
         >>> import fedwave as fw, tempfile
         >>> live = fw.Live(fw.random_network(5, slots=1), "age")
@@ -225,7 +227,11 @@ class Live:
             constants, state, counts = (groups.pop(name, {}) for name in ("constants", "state", "counts"))
             if groups:
                 raise ValueError(f"it has arrays of other groups: {', '.join(groups)}")
-            network, scheduler = unpack(header["setup"], constants)
+            network, used = unpack(header["setup"][0], constants), header["setup"][1]
+            if scheduler is None:
+                scheduler = unpack(used, constants)
+            elif scheduler.name != used["name"]:
+                raise ValueError(f"it was saved with {used['name']!r}, not with {scheduler.name!r}")
             live = cls(network, scheduler, int(header["seed"]))
             live.round, chosen = as_int("round", header["round"], 0), header["chosen"]
             live._chosen = None if chosen is None else tuple(live.names[live._at[name]] for name in chosen)

@@ -135,11 +135,14 @@ class Problem:
     arrival_distribution: str  # which distribution the arrivals follow; not its parameters
     gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
     arrivals_while_away: str = ""  # "lost" or "kept"; "": all devices are always there
-    table: Any = field(default=None, repr=False)  # the DeviceTable, if there is one
+    columns: tuple[tuple[str, FloatArray], ...] = field(default=(), repr=False)
 
     def column(self, name: str) -> FloatArray:
-        """A column of the device table, ``[U]``."""
-        return self.table.column(name)  # type: ignore[no-any-return]
+        """A column of the user's own in the device table, ``[U]``; others, such as the rates, stay hidden."""
+        own = dict(self.columns)
+        if name not in own:
+            raise FedwaveError(f"the device table has no column of its own {name!r}; {did_you_mean(name, own)}")
+        return own[name]
 
 
 class Planning(Protocol):

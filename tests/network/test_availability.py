@@ -178,3 +178,24 @@ def test_rates_are_learned_although_devices_sleep():
     theta = fw.simulate(net, "balsa", rounds=800, instances=4, seed=1, beliefs=True).beliefs["theta"][-1]
     spread = np.sqrt(net.rates / 400)  # of 400 counted rounds
     assert (np.abs(theta.mean(axis=0) - net.rates) < 4 * spread).all()
+
+
+@pytest.mark.parametrize("text", ["no", "False", "off", "0.5"])
+@pytest.mark.parametrize("part", ["on-off:arrivals_while_away", "timetable:staggered", "timetable:arrivals_while_away"])
+def test_a_text_is_not_taken_for_true(part, text):
+    with pytest.raises(fw.FedwaveError, match=part.partition(":")[2]):
+        fw.paper_network(availability=f"{part}={text}")
+
+
+def test_a_record_in_a_file_can_keep_arrivals(tmp_path):
+    np.save(tmp_path / "there.npy", np.arange(50)[:, None] % 2 * np.ones(25))
+    part = f"recorded:path={tmp_path / 'there.npy'},arrivals_while_away=true"
+    trace = fw.simulate(fw.paper_network(availability=part), "age", rounds=50, instances=1)
+    assert not trace.lost.any()
+    assert not trace.arrivals[::2].any()
+
+
+def test_who_is_away_hears_no_broadcast():
+    trace = run(MODELS["on-off"], miss_probability=0.3)
+    assert not trace.heard[~trace.available].any()
+    assert 0 < trace.heard[trace.available].mean() < 1

@@ -181,3 +181,14 @@ def test_a_log_of_measured_snrs_needs_no_distance():
     assert fw.simulate(net, "age", rounds=4, instances=1).scheduled.sum() == 4
     with pytest.raises(fw.FedwaveError, match="distance_m"):
         net.replace(fading="rayleigh")
+
+
+def test_columns_of_a_network_stay_hidden_from_schedulers():
+    class Curious(fw.Scheduler):
+        name = "curious"
+
+        def priority(self, state, seen, draws):
+            return np.broadcast_to(seen.problem.column("rate"), seen.delay.shape)
+
+    with pytest.raises(fw.FedwaveError, match="rate"):
+        fw.simulate(fw.paper_network(), Curious(), rounds=1, instances=1)

@@ -20,7 +20,7 @@ from fedwave.network.partition import Dirichlet, Labels
 from fedwave.network.success import Soft
 from fedwave.rng import Draws
 from fedwave.simulation import Simulation, make_setup
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState, Observation, checked_state
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState, Observation, Problem, checked_state
 
 _ROUNDS = 12
 _AWAY = OnOff(mean_on=3, mean_off=2)
@@ -115,6 +115,8 @@ def _reordered(seen: Observation, order: IntArray) -> Observation:
         if isinstance(value, np.ndarray):
             # The last axis is that of the devices, except for counts by class.
             fields[name] = np.take(value, order, axis=1 if name == "label_counts" else -1)
+        elif isinstance(value, Problem):
+            fields[name] = replace(value, columns=tuple((key, column[order]) for key, column in value.columns))
         elif isinstance(value, NetworkPlanning):
             fields[name] = replace(value, mean_snr=value.mean_snr[order])
     return Observation(**fields)

@@ -182,4 +182,4 @@ def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike])
 def _label(scheduler: SchedulerLike) -> str:
     if isinstance(scheduler, (str, Mapping, Scheduler)):
         return registry.text(scheduler)
-    return str(getattr(scheduler, "name", None) or repr(scheduler))
+    return str(getattr(scheduler, "name", None) or getattr(scheduler, "__name__", None) or repr(scheduler))

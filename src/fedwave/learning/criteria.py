@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedwave.errors import FedwaveError, check_parameters, error_text, short_repr
+from fedwave.learning.curves import Curves
 from fedwave.parts import registry
 
 Function = Callable[[Tensor, Tensor], Tensor]
@@ -116,6 +117,17 @@ class Criterion:
                 "scale the inputs or the targets, or correct the function."
             )
         return found.mean()
+
+
+def check_metric(metric: Criterion) -> None:
+    """Raises FedwaveError for a metric that does not say which values are better, or whose name has another meaning."""
+    if not metric.better:
+        raise FedwaveError(
+            f"the metric {metric.text!r} does not say which of its values are better: set its attribute better, "
+            f"{metric.text}.better = 'lower' or 'higher'."
+        )
+    if (hasattr(Curves, metric.name) and metric.name != "accuracy") or metric.name.endswith("_on_all"):
+        raise FedwaveError(f"the metric is called {metric.name!r}, which means something else: give it another name.")
 
 
 def _better(function: Any) -> str:

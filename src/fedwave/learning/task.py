@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import nn
 
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, as_int, check_number, check_parameters, did_you_mean, short_repr
-from fedwave.learning.criteria import Criterion, accuracy, cross_entropy
+from fedwave.learning.criteria import Criterion, accuracy, check_metric, cross_entropy
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import seeded
 from fedwave.learning.model_check import check_trainable, make_model
@@ -85,8 +85,9 @@ class Task:
         if self.batch == 1:
             raise FedwaveError("task batch is 1, must be at least 2: a batch of one sample is never trained on.")
         object.__setattr__(self, "loss", Criterion.of("loss", self.loss))
-        usual = "accuracy" if self.loss.function is cross_entropy else self.loss
+        usual = "accuracy" if self.loss.function is cross_entropy else replace(self.loss, better="lower")
         object.__setattr__(self, "metric", Criterion.of("metric", usual if self.metric is None else self.metric))
+        check_metric(self.metric)
         self._check_targets()
         with one_thread():
             draws = check_trainable(lambda instance: self.new_model(0, instance), self.dataset, self.loss, self.metric)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, check_number
+from fedwave.errors import FedwaveError, as_int, check_bool, check_number
+from fedwave.files.tables import read_array
 from fedwave.network.random_part import RandomPart
 from fedwave.network.recorded import Recorded, as_record
 from fedwave.rng import Block
@@ -88,6 +89,7 @@ class OnOff(Availability):
     def __post_init__(self) -> None:
         for name in ("mean_on", "mean_off"):
             check_number(f"OnOff {name}", getattr(self, name), ">= 1", note=" (rounds)")
+        check_bool("OnOff arrivals_while_away", self.arrivals_while_away)
 
     def sample(self, block: Block, carry: Any) -> tuple[BoolArray, Any]:
         luck = block.draw(lambda rng, shape: rng.random(shape))
@@ -128,6 +130,8 @@ class Timetable(Availability):
     def __post_init__(self) -> None:
         as_int("Timetable period", self.period, 1)
         as_int("Timetable awake", self.awake, 1, self.period)
+        check_bool("Timetable staggered", self.staggered)
+        check_bool("Timetable arrivals_while_away", self.arrivals_while_away)
 
     def sample(self, block: Block, carry: Any) -> tuple[BoolArray, Any]:
         rounds = block.first - 1 + np.arange(block.rounds)
@@ -149,7 +153,13 @@ class RecordedAvailability(Recorded, Availability):
     arrivals_while_away: bool = False
     independent: ClassVar[bool] = False
 
+    @classmethod
+    def from_file(cls, path: str, arrivals_while_away: bool = False) -> RecordedAvailability:
+        """Reads a .npy file, or a .csv file with a line per round and a column per device."""
+        return cls(read_array(path, f"the record of {cls.what}"), arrivals_while_away)
+
     def __post_init__(self) -> None:
+        check_bool("RecordedAvailability arrivals_while_away", self.arrivals_while_away)
         there = as_record(self.there, np.float64, "recorded availability")
         if not np.isin(there, (0, 1)).all():
             raise FedwaveError(

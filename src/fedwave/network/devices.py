@@ -241,7 +241,11 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
     own = sorted({name for row in rows for name in row if name not in known}, key=str)
     for name in own:
         short = str(name)[:60].lower().replace(" ", "_")
-        if short in _WORDS or get_close_matches(short, known, cutoff=0.75):
+        if (
+            short != str(name).lower().replace(" ", "_")
+            or short in _WORDS
+            or get_close_matches(short, known, cutoff=0.75)
+        ):
             raise FedwaveError(
                 f"{what} has an unknown column {short_repr(name)}; {did_you_mean(str(name)[:60], known)}"
             )

@@ -165,7 +165,7 @@ class Network:
         missing = np.isnan(distance_m) & np.isnan(snr_db)
         if missing.any():
             raise FedwaveError(
-                f"device {int(np.argmax(missing)) + 1} has neither a distance_m nor an snr_db: give one."
+                f"device {int(np.argmax(missing)) + 1} has neither a distance_m nor an snr_db, both are nan: give one."
             )
         if not np.isnan(snr_db).all():
             out = np.where(np.isnan(snr_db), out, 10 ** (snr_db / 10) * (noise_mw / noise))
@@ -231,7 +231,9 @@ class Network:
         """The Problem that every scheduler is given before the first round."""
         away = "" if self.always_available else "kept" if self.availability.arrivals_while_away else "lost"
         quartiles = self.fading.quartiles()
-        return Problem(instances, self.size, self.arrivals.distribution, quartiles, away, self.table)
+        return Problem(
+            instances, self.size, self.arrivals.distribution, quartiles, away, tuple(dict(self.table.columns).items())
+        )
 
     def replace(self, **changes: Any) -> Network:
         """A copy with any field, or any column of the device table, replaced."""

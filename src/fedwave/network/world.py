@@ -163,6 +163,8 @@ class World:
         heard = None
         if missing.any():
             heard = self._block(number, "broadcast").draw(lambda rng, s: rng.random(s) >= missing)
+            if there is not None:
+                heard &= there
         freeze(success, luck, later, arrivals, heard)
         first = 1 + number * self.block_rounds
         for t in wanted:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave.aggregation import Aggregation
-from fedwave.errors import FedwaveError, did_you_mean, short_repr
+from fedwave.errors import FedwaveError, check_bool, did_you_mean, short_repr
 from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.picking import pick_largest
@@ -145,8 +145,10 @@ def _from_policy(
     """The scheduler whose priorities a function returns."""
 
     def priority(self: Scheduler, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return policy(seen)
+        found = np.asarray(policy(seen))
+        return np.where(found, 0.0, -np.inf) if found.dtype == np.bool_ else found  # a bool says who may transmit
 
+    check_bool("idles", idles)
     declared = needs if isinstance(needs, str) or not isinstance(needs, Iterable) else frozenset(needs)
     name = getattr(policy, "__name__", type(policy).__name__) if name is None else name
     body = {"name": name, "needs": declared, "idles": idles, "priority": priority}
