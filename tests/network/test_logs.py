@@ -581,3 +581,9 @@ def test_a_record_of_a_stranger_is_checked():
     for changed in [*wrong, {"offset": "early"}, {"without": 3}, {"devices": (1, 2)}]:
         with pytest.raises(fw.FedwaveError):
             LogFading(**fine | changed)
+
+
+def test_a_time_format_that_does_not_exist(tmp_path):
+    (tmp_path / "log.csv").write_text("time,device,snr_db\n2020-01-01,a,3\n")
+    with pytest.raises(fw.FedwaveError, match="time_format"):
+        fw.read_log(tmp_path / "log.csv", ["a"], time_format="%Q")

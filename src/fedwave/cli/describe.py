@@ -279,8 +279,8 @@ def _trace(path: Path) -> dict[str, Any]:
 def _device_table(path: Path) -> dict[str, Any]:
     table = read_devices(path)
     found: dict[str, Any] = {"kind": "device table", "devices": len(table)}
-    for name in DEVICE_COLUMNS:
-        values = np.asarray(getattr(table, name))
+    for name in (*DEVICE_COLUMNS, *dict(table.columns)):
+        values = table.column(name)
         if np.isnan(values).all():
             continue
         low, high = float(np.nanmin(values)), float(np.nanmax(values))

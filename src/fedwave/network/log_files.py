@@ -263,7 +263,10 @@ def _times(table: pd.DataFrame, columns: Columns, what: str) -> tuple[IntArray, 
         time = microseconds.astype(np.int64) * 1000
     else:
         iso = texts if columns.time_format else texts.str.replace(_YEAR_FIRST, r"\1-\2-\3T\4:\5:\6", regex=True)
-        dates = pd.to_datetime(iso, format=columns.time_format or "ISO8601", errors="coerce", utc=True)
+        try:
+            dates = pd.to_datetime(iso, format=columns.time_format or "ISO8601", errors="coerce", utc=True)
+        except ValueError as error:
+            raise FedwaveError(f"time_format is {short_repr(columns.time_format)}: {error}.") from None
         wrong = ~dates.dt.year.between(1700, 2250).to_numpy()  # ns of other years are too many
         time = pd.DatetimeIndex(dates.mask(wrong)).as_unit("ns").asi8.astype(np.int64)
     if wrong.any():
