@@ -133,7 +133,7 @@ def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
     assert SMALL.task is not None
     wrong = replace(SMALL, task=replace(SMALL.task, model=Part("logistic", inputs=5)))
     for workers in (1, 2):
-        with refused("model", "images"):
+        with refused("model", "inputs"):
             run_experiment(wrong, workers=workers)
 
 
