@@ -587,3 +587,10 @@ def test_a_time_format_that_does_not_exist(tmp_path):
     (tmp_path / "log.csv").write_text("time,device,snr_db\n2020-01-01,a,3\n")
     with pytest.raises(fw.FedwaveError, match="time_format"):
         fw.read_log(tmp_path / "log.csv", ["a"], time_format="%Q")
+
+
+def test_a_time_far_away_is_refused(tmp_path):
+    (tmp_path / "log.csv").write_text("time,device,snr_db\n0,a,3\n1,a,4\n900000000,a,5\n")
+    with pytest.raises(fw.FedwaveError, match="3 values for 900,000,001 rounds"):
+        fw.read_log(tmp_path / "log.csv", ["a"])
+    assert len(fw.read_log(tmp_path / "log.csv", ["a"], every="1D").record) == 10_417

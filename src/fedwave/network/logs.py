@@ -24,6 +24,7 @@ from fedwave.types import Array, BoolArray, FloatArray, IntArray, freeze
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_ROUNDS_PER_VALUE = 10_000  # with fewer values, a time is wrong
 _GAPS, _ALIGN, _WITHOUT = ("hold", "zero", "interpolate", "error"), ("start", "clock"), ("error", "silent", "drop")
 _LEAST_SNR = 1e-29  # the mean SNR of a device that never has a channel
 _SHOWN = 100  # devices that a summary prints
@@ -395,6 +396,10 @@ def _resampled(rows: Rows, value: str, step: int, gaps: str, clock: bool) -> tup
     length = ((times["max"] - times["min"]) // step + 1).to_numpy(np.int64)
     longest = int(length.max())
     hint = "give a longer every, or check the times (of logs of different days, align='start')"
+    if longest > _MOST_ROUNDS_PER_VALUE * len(table):
+        raise FedwaveError(
+            f"the log has {plural(len(table), 'value')} for {longest:,} rounds of {step / 1e9:g} s: {hint}."
+        )
     check_memory(f"the log of {longest:,} rounds of {step / 1e9:g} s", 40.0 * longest * len(rows.devices), hint)
     number = (table["time"] - table["device"].map(times["min"])) // step
     cells = table.assign(round=number).dropna().groupby(["round", "device"])["value"]
