@@ -99,19 +99,8 @@ class Live:
         there = self._there(available)
         linear = np.zeros(self.network.size)
         if snr is not None or snr_db is not None:
-            with np.errstate(over="ignore"):  # what overflows is refused below
-                linear = self._numbers("snr", snr) if snr is not None else 10 ** (self._numbers("snr_db", snr_db) / 10)
+            linear = self._linear_snr(snr, snr_db)
             there &= ~np.isnan(linear)
-            if (linear < 0).any() or np.isinf(linear).any():
-                wrong = int(np.argmax((linear < 0) | np.isinf(linear)))
-                hint = " Is this dB? Then it is snr_db." if snr is not None else ""
-                raise FedwaveError(
-                    f"the SNR of {self.names[wrong]!r} is {linear[wrong]:g}, must be a finite ratio >= 0.{hint}"
-                )
-            decibels = 10 * np.log10(linear, where=there & (linear > 0), out=np.zeros_like(linear))
-            if np.abs(decibels).max() > _LARGEST_DB:
-                u = int(np.argmax(np.abs(decibels)))
-                _warn(f"the SNR of {self.names[u]!r} is {decibels[u]:.0f} dB: is it RSRP in dBm, or a linear ratio?")
         counts = self._counts
         if waiting is not None:
             held = self._numbers("waiting", waiting, whole=True)
@@ -278,6 +267,24 @@ class Live:
                 raise FedwaveError(f"{what} of {name!r} is {short_repr(value)}, must be a number, or None.")
             found[u] = value
         return found
+
+    def _linear_snr(self, snr: Numbers | None, snr_db: Numbers | None) -> FloatArray:
+        """The linear SNR of each device, NaN where none was measured; warns if it looks like another unit."""
+        with np.errstate(over="ignore"):  # what overflows is refused below
+            linear = self._numbers("snr", snr) if snr is not None else 10 ** (self._numbers("snr_db", snr_db) / 10)
+        if (linear < 0).any() or np.isinf(linear).any():
+            wrong = int(np.argmax((linear < 0) | np.isinf(linear)))
+            hint = " Is this dB? Then it is snr_db." if snr is not None else ""
+            raise FedwaveError(
+                f"the SNR of {self.names[wrong]!r} is {linear[wrong]:g}, must be a finite ratio >= 0.{hint}"
+            )
+        decibels = 10 * np.log10(linear, where=linear > 0, out=np.zeros_like(linear))
+        if np.abs(decibels).max() > _LARGEST_DB:
+            u = int(np.argmax(np.abs(decibels)))
+            _warn(
+                f"the SNR of {self.names[u]!r} is {decibels[u]:.0f} dB: is it RSRP in dBm, or a linear ratio?", above=1
+            )
+        return linear
 
     def _there(self, available: Any) -> BoolArray:
         there = np.ones(self.network.size, dtype=np.bool_)

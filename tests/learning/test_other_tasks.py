@@ -328,3 +328,21 @@ def test_owners_are_used_unless_another_partition_is_named() -> None:
     data, model, _ = TASKS["users, own loss"]
     assert fw.task(dataset=data, model=model, loss="mse").partition == fw.partition.ByOwner()
     assert fw.task(dataset=data, model=model, loss="mse", partition="iid").partition == fw.partition.Iid()
+
+
+def squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs[:, 0] - targets).square()
+
+
+@pytest.mark.parametrize(("name", "better"), [("squared", ""), ("weights", "lower"), ("squared_on_all", "lower")])
+def test_a_metric_says_what_is_better_and_has_a_name_of_its_own(name: str, better: str) -> None:
+    def metric(outputs: Tensor, targets: Tensor) -> Tensor:
+        return squared(outputs, targets)
+
+    metric.__name__ = name
+    if better:
+        metric.better = better  # type: ignore[attr-defined]
+    data = dataset(TABLE, HEIGHTS)
+    with refused(name):
+        fw.task(dataset=data, model=of_table, loss="mse", metric=metric)
+    assert fw.task(dataset=data, model=of_table, loss=squared).metric.better == "lower"

@@ -53,7 +53,7 @@ DEVICE_COLUMNS = tuple(f.name for f in fields(Device) if f.name != "name")
 _CLASS = "power_class"
 _SHOWN = 30  # devices that a notebook shows
 _MOST_DEVICES = 10_000_000  # of a table, counted with ``count``
-POWER_CLASSES = {1: 31.0, 2: 26.0, 3: 23.0, 5: 20.0, 6: 14.0}  # dBm: 3GPP TS 36.101, table 6.2.2-1 and 6.2.2E-1
+POWER_CLASSES = {1: 31.0, 2: 26.0, 3: 23.0, 5: 20.0, 6: 14.0}  # dBm, as in 3GPP TS 36.101
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Device) if f.default is not MISSING} | {"count": 1}
 _EITHER = ("distance_m", "snr_db")  # one of them is given
 _DEFAULTS |= dict.fromkeys(_EITHER, np.nan)

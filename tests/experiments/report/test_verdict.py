@@ -152,3 +152,11 @@ def test_a_rule_that_nobody_named_is_told() -> None:
     assert "mass-bayes" in found.remark
     assert "lee" in found.remark
     assert "lee" not in fw.compare(network, ["mass-bayes:aggregation=sync", "age"], 5, 2).remark
+
+
+def test_a_function_is_called_by_its_name() -> None:
+    def oldest(seen: fw.Observation) -> np.ndarray:
+        return seen.delay
+
+    found = fw.compare(fw.paper_network(), ["age", oldest], rounds=4, instances=2, against="oldest")
+    assert set(found.schedulers) == {"age", "oldest"}
